@@ -1,0 +1,207 @@
+"""Lines to their kinds: probe where the discriminator stands, walk where no probe proves it.
+
+One function of a line's bytes and its dialect decides, so a line has one kind on
+every path: cold scan, grown tail, verification. The line is never parsed into a
+value for it. Decision record: 0127, cheap classification.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from .dialect import Kind, Look
+from .keys import find_path, find_value, object_start, token_at
+from .probe import OPEN_BRACE, VALUE_NBYTES, blocks, head_values, string_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .dialect import Dialect
+    from .probe import Block, Offsets
+    from .scan import Searchable
+
+
+class Classifier:
+    """Tells the kinds of many lines of one dialect.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        Its key, kinds and probes are used.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def kinds(self, buffer: Searchable, starts: Offsets, ends: Offsets) -> NDArray[np.uint8]:
+        """Return the kind of each line.
+
+        Parameters
+        ----------
+        buffer : bytes, bytearray or mmap
+            Holds the lines.
+        starts, ends : (count,) int64, bytes
+            Half-open extents in the buffer, newline included. A byte order mark before
+            the first line is not part of it.
+
+        Returns
+        -------
+        kinds : (count,) uint8
+            Values of :class:`Kind`.
+
+        Notes
+        -----
+        O(count) where the probes prove the kind, O(nbytes) of a line where they do not.
+        """
+        kinds = np.zeros(len(starts), dtype=np.uint8)
+        for lines, block in blocks(buffer, starts, ends):
+            kinds[lines] = self._of_block(block)
+        return kinds
+
+    def _of_block(self, block: Block) -> NDArray[np.uint8]:
+        dialect = self._dialect
+        kinds = np.zeros(len(block.starts), dtype=np.uint8)
+        if not dialect.key:
+            objects = block.octets[block.starts] == OPEN_BRACE
+            kinds[objects] = Kind.MESSAGE
+            return self._walked(block, kinds, np.flatnonzero(~objects))
+        at = string_values(block, dialect.key, dialect.probes)
+        proven = np.flatnonzero(at >= 0)
+        todo = proven
+        looks: list[tuple[Offsets, Offsets, Look]] = []
+        for value, kind in dialect.kinds.items():
+            if not len(todo):
+                break
+            literal = value + b'"'
+            hit = block.texts(at[todo], len(literal)) == literal
+            if isinstance(kind, Look):
+                looks.append((todo[hit], at[todo[hit]] + len(literal), kind))
+            else:
+                kinds[todo[hit]] = kind
+            todo = todo[~hit]
+        for lines, behind, look in looks:
+            self._look(block, kinds, lines, behind, look)
+        walk = np.flatnonzero(at < 0)
+        if len(todo):
+            # Values not listed are other, unless an escape spells a listed one.
+            rows = block.texts(at[todo], VALUE_NBYTES)
+            quote = np.strings.find(rows, b'"')
+            escape = np.strings.find(rows, b"\\")
+            plain = (quote >= 0) & ((escape < 0) | (escape > quote))
+            walk = np.concatenate([walk, todo[~plain]])
+        return self._walked(block, kinds, walk)
+
+    def _look(
+        self,
+        block: Block,
+        kinds: NDArray[np.uint8],
+        lines: Offsets,
+        behind: Offsets,
+        look: Look,
+    ) -> None:
+        if look.unless_text:
+            text = b"," + look.unless_text
+            hit = block.texts(behind, len(text)) == text
+            kinds[lines[hit]] = look.absent
+            lines = lines[~hit]
+        if look.wants_strings:
+            # the proof of HEAD holds for a key of a first nested object as well
+            at = head_values(block, b'":{"'.join(look.path), lines)
+            for token, kind in look.kinds.items():
+                hit = (at >= 0) & (block.texts(np.maximum(at, 0), len(token) - 1) == token[1:])
+                kinds[lines[hit]] = kind
+                lines, at = lines[~hit], at[~hit]
+        # a key that stands nowhere in the line, quoted, is not there
+        there = _holds(block, lines, b'"' + look.path[-1] + b'"')
+        kinds[lines[~there]] = look.absent
+        for index in lines[there].tolist():
+            kinds[index] = _kind_by_look(block.line(index), look)
+
+    def _walked(self, block: Block, kinds: NDArray[np.uint8], lines: Offsets) -> NDArray[np.uint8]:
+        for index in lines.tolist():
+            kinds[index] = self._kind_by_walk(block.line(index))
+        return kinds
+
+    def _kind_by_walk(self, line: bytes) -> Kind:
+        dialect = self._dialect
+        brace = object_start(line)
+        if brace < 0:
+            return Kind.OTHER
+        found = find_value(line, brace, dialect.key) if dialect.key else -1
+        if found < 0:
+            kind = dialect.keyless
+        else:
+            kind = dialect.kinds.get(string_token(token_at(line, found)), Kind.OTHER)
+        return _kind_by_look(line, kind) if isinstance(kind, Look) else kind
+
+
+def string_token(token: bytes) -> bytes:
+    """Return what a JSON string token spells, as UTF-8; empty for any other token."""
+    if token[:1] != b'"':
+        return b""
+    if b"\\" not in token:
+        return token[1:-1]
+    try:
+        value = orjson.loads(token)
+    except orjson.JSONDecodeError:
+        return b""  # no listed value is spelled by what orjson refuses
+    return value.encode() if isinstance(value, str) else b""
+
+
+def _kind_by_look(line: bytes, look: Look) -> Kind:
+    found = find_path(line, look.path)
+    if found < 0 or (look.unless and find_path(line, look.unless) >= 0):
+        return look.absent
+    token = token_at(line, found)
+    if b"\\" in token:
+        token = b'"' + string_token(token) + b'"'
+    return look.kinds.get(token, look.present)
+
+
+def _holds(block: Block, lines: Offsets, literal: bytes) -> NDArray[np.bool_]:
+    """Return which of `lines` hold `literal` anywhere."""
+    if not len(lines):
+        return np.zeros(0, dtype=np.bool_)
+    find = block.buffer.find
+    extents = zip(block.starts[lines].tolist(), block.ends[lines].tolist(), strict=True)
+    return np.array([find(literal, start, end) >= 0 for start, end in extents])
+
+
+def kind_of_record(dialect: Dialect, record: dict[str, Any]) -> Kind:
+    """Return the kind that a full parse gives a line: the scan's answer, by other means."""
+    key = dialect.key.decode()
+    if key and key in record:
+        value = record[key]
+        spelled = value.encode("utf-8", "replace") if isinstance(value, str) else b""
+        kind = dialect.kinds.get(spelled, Kind.OTHER)
+    else:
+        kind = dialect.keyless
+    if not isinstance(kind, Look):
+        return kind
+    missing = object()
+    value = _value_at(record, kind.path, missing)
+    if value is missing:
+        return kind.absent
+    if kind.unless and _value_at(record, kind.unless, missing) is not missing:
+        return kind.absent
+    token = b"" if isinstance(value, dict | list) else _spelled(value)
+    return kind.kinds.get(token, kind.present)
+
+
+def _value_at(value: Any, path: tuple[bytes, ...], missing: object) -> Any:
+    for key in path:
+        if key:
+            value = value.get(key.decode(), missing) if isinstance(value, dict) else missing
+        else:
+            value = value[0] if isinstance(value, list) and value else missing
+    return value
+
+
+def _spelled(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:  # a lone surrogate, a huge number: no kind is spelled so
+        return b""

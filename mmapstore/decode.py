@@ -1,0 +1,116 @@
+"""One line to one JSON object, or the reason why not.
+
+orjson first; what it refuses goes to the standard library's json over strict
+UTF-8 text, which also takes lone surrogate escapes, NaN and numbers of any size.
+A line that neither turns into one object is damaged. The verdict depends on the
+bytes alone: not on the locale, the platform's codec or the way the line was reached.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class UndecodableError(ValueError):
+    """Is raised, inside the package, with the reason why a line is damaged."""
+
+
+def decode_object(line: bytes | memoryview) -> dict[str, Any]:
+    """Return the JSON object that a line holds.
+
+    Parameters
+    ----------
+    line : bytes-like
+        One line; a line end and white space around the object may be there, a byte
+        order mark may not.
+
+    Returns
+    -------
+    record : dict
+        Decoded; of a repeated key the last value counts.
+
+    Raises
+    ------
+    UndecodableError
+        With the reason, in one clause.
+    """
+    record = decode_value(line)
+    if type(record) is not dict:
+        reason = f"a JSON {_name(record)}, not an object"
+        raise UndecodableError(reason)
+    return record
+
+
+def decode_lines(
+    memory: memoryview, extents: Iterable[tuple[int, int]]
+) -> list[dict[str, Any] | UndecodableError]:
+    """Return the object that each line holds, or why it holds none.
+
+    Parameters
+    ----------
+    memory : memoryview
+        Holds the lines.
+    extents : iterable of (start, end)
+        Where they are, half-open, without a byte order mark.
+    """
+    # The loop of every decoded window: one call a line where nothing is wrong.
+    loads = orjson.loads
+    found: list[dict[str, Any] | UndecodableError] = []
+    append = found.append
+    for start, end in extents:
+        try:
+            record = loads(memory[start:end])
+        except orjson.JSONDecodeError:
+            record = None
+        if type(record) is dict:
+            append(record)
+            continue
+        try:
+            append(decode_object(memory[start:end]))
+        except UndecodableError as error:
+            append(error)
+    return found
+
+
+def decode_value(text: bytes | memoryview) -> Any:
+    """Return the one JSON value that `text` holds, or raise :class:`UndecodableError`."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _decode_leniently(bytes(text))
+
+
+def _decode_leniently(line: bytes) -> Any:
+    if b"\0" in line:
+        offset = line.index(b"\0")
+        reason = f"a NUL byte at byte {offset} of the line"
+        raise UndecodableError(reason)
+    try:
+        # Text is decoded here and not by json, which would guess at UTF-16 and UTF-32.
+        return json.loads(line.decode("utf-8", "strict"))
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 at byte {error.start} of the line"
+        raise UndecodableError(reason) from error
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at character {error.pos} of the line"
+        raise UndecodableError(reason) from error
+    except RecursionError as error:
+        reason = "nested too deeply"
+        raise UndecodableError(reason) from error
+    except ValueError as error:  # an integer of more digits than Python converts
+        raise UndecodableError(str(error)) from error
+
+
+def _name(value: object) -> str:
+    if value is None:
+        return "null"
+    names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+    return names[type(value)]

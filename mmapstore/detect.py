@@ -1,0 +1,119 @@
+r"""Which dialect a file is written in: by where it lies, else by its first 64 KiB.
+
+A path hint names the agents that keep files there; the file's own lines decide
+among them. Without a hint every dialect is asked, in the order of the table, and
+what none of them claims is ``generic``. At most the first 64 KiB are looked at,
+whatever the size of the first line: keys are found by the same depth-aware scan
+that classifies lines, so a line that is cut off there can still be recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+from .classify import string_token
+from .decode import BYTE_ORDER_MARK
+from .dialect import DIALECTS, GENERIC, NATIVE
+from .errors import NotATranscriptError
+from .keys import find_path, object_start, token_at
+
+if TYPE_CHECKING:
+    from .dialect import Dialect, Signature
+
+#: bytes of a file that detection looks at
+DETECTION_NBYTES = 1 << 16
+
+_FIRST_KEY = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"([^"\\]*)"')
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def detect(path: str, head: bytes) -> Dialect:
+    """Return the dialect of a file.
+
+    Parameters
+    ----------
+    path : str
+        Where the file lies; looked at as text, and for a host's files beside it.
+    head : bytes
+        Its first :data:`DETECTION_NBYTES` bytes, or all of a shorter file.
+    """
+    if _in_host_directory(path):
+        return NATIVE
+    lines = _lines(head)
+    normal = str(FilePath(path).absolute()).replace("\\", "/")
+    hinted = [
+        dialect
+        for dialect in DIALECTS
+        if dialect.path_hint and re.search(dialect.path_hint, normal)
+    ]
+    for dialect in (*hinted, *DIALECTS):
+        if any(_matches(signature, lines) for signature in dialect.signatures):
+            return dialect
+    return hinted[0] if hinted else GENERIC
+
+
+def check_is_transcript(path: str, head: bytes) -> None:
+    """Refuse a file that cannot be one of JSON lines.
+
+    Raises
+    ------
+    NotATranscriptError
+        In `head` some line, complete or not, is not blank and none begins with ``{``.
+    """
+    lines = [line for line in _lines(head) if line.strip()]
+    if not lines or any(object_start(line) >= 0 for line in lines):
+        return
+    if head.startswith(_ZSTD_MAGIC):
+        raise NotATranscriptError(
+            "compressed with zstd", path=path, hint="unpack it first: zstd -d FILE.jsonl.zst"
+        )
+    raise NotATranscriptError(
+        f"no line in the first {len(head)} bytes begins with a JSON object", path=path, offset=0
+    )
+
+
+def is_blank(head: bytes) -> bool:
+    """Whether nothing in `head` tells a dialect yet: the file is to be judged again."""
+    return not head.strip(b" \t\r\n")
+
+
+def _lines(head: bytes) -> list[bytes]:
+    return head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+
+
+def _in_host_directory(path: str) -> bool:
+    sessions = FilePath(path).absolute().parent
+    return sessions.name == "sessions" and (sessions.parent / "host.lock").exists()
+
+
+def _matches(signature: Signature, lines: list[bytes]) -> bool:
+    for line in lines:
+        if object_start(line) < 0:
+            if signature.first_line and line.strip():
+                return False  # the file's first line is damaged: nothing to go by
+            continue
+        if _line_matches(signature, line):
+            return True
+        if signature.first_line:
+            return False
+    return False
+
+
+def _line_matches(signature: Signature, line: bytes) -> bool:
+    if signature.first_key:
+        match = _FIRST_KEY.match(line)
+        if match is None or match[1].decode("utf-8", "replace") not in signature.first_key:
+            return False
+    if signature.type:
+        found = find_path(line, (b"type",))
+        if found < 0 or string_token(token_at(line, found)).decode() not in signature.type:
+            return False
+    return all(_has(line, dotted) for dotted in signature.has) and not any(
+        _has(line, dotted) for dotted in signature.absent
+    )
+
+
+def _has(line: bytes, dotted: str) -> bool:
+    return find_path(line, tuple(dotted.encode().split(b"."))) >= 0

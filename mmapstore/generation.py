@@ -1,0 +1,331 @@
+"""One state of a transcript: a layout and the bytes that it was proven for.
+
+A generation is immutable but for what it works out once and keeps: the replayed
+review states and the message identities. Every line is checked when it is handed
+out: it begins at a line start, is an object, and holds its newline at its end and
+nowhere else. A layout that fails the check no longer describes the file.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import identity
+from .decode import BYTE_ORDER_MARK, UndecodableError, decode_lines, decode_object
+from .errors import LineDecodeError, MessageNotFoundError, TranscriptChangedError
+from .keys import object_start
+from .review import overlay, replay
+from .scan import NEWLINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .dialect import Dialect
+    from .filemap import FileBytes, Run
+    from .identity import Identities
+    from .layout import Extents, Layout
+    from .probe import Offsets
+    from .review import ReviewStates
+
+_OPEN_BRACE = 0x7B
+_LINE_FEED = 0x0A
+#: lines without a readable id that an error looks at for its hint
+_UNRESOLVED_LOOKED_AT = 1000
+#: lines shorter than this on average are checked together, by counting newlines
+_CHECKED_TOGETHER_NBYTES = 4096
+
+
+class Damaged(NamedTuple):
+    """A line of the layout that does not decode.
+
+    Attributes
+    ----------
+    position : int or None
+        Its position if it is a message line.
+    offset : int
+        Byte offset of the line.
+    reason : str
+        What the decoder objected to.
+    """
+
+    position: int | None
+    offset: int
+    reason: str
+
+
+class Generation:
+    """A layout over the bytes it was built from.
+
+    Parameters
+    ----------
+    number : int
+        Counts the generations of one transcript, from 0.
+    path : str
+        Where the file was opened, for errors.
+    layout : Layout
+        Where its lines are.
+    source : FileBytes
+        Its bytes.
+    """
+
+    def __init__(self, number: int, path: str, layout: Layout, source: FileBytes) -> None:
+        self.number = number
+        self.path = path
+        self.layout = layout
+        self.source = source
+        #: set by a failed check: the next refresh builds anew, whatever the stamp says
+        self.doubted = False
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the lines are written in."""
+        return self.layout.dialect
+
+    # -- lines ------------------------------------------------------------------------
+
+    def runs(self, extents: Extents, start: int, stop: int) -> Iterator[tuple[int, int, Run]]:
+        """Yield lines [start, stop) as half-open index ranges of one run of memory each.
+
+        A run ends after a few megabytes; one that is read ends where lines are not adjacent.
+        """
+        for first, end in self.parts(extents, start, stop):
+            if self.source.access == "mmap":
+                yield first, end, self.source.run(0, self.source.nbytes)
+                continue
+            apart = extents.starts[first + 1 : end] != extents.ends[first : end - 1]
+            edges = [first, *(np.flatnonzero(apart) + first + 1).tolist(), end]
+            for low, high in pairwise(edges):
+                yield low, high, self.read_run(extents, low, high)
+
+    def parts(self, extents: Extents, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield lines [start, stop) as half-open index ranges of a few megabytes each."""
+        return identity.spans(extents, start, stop)
+
+    def read_run(self, extents: Extents, start: int, stop: int) -> Run:
+        """Return memory that holds adjacent lines [start, stop) and the byte before them."""
+        first = int(extents.starts[start])
+        return self.source.run(max(first - 1, 0), int(extents.ends[stop - 1]))
+
+    def line(self, extents: Extents, index: int, run: Run | None = None) -> memoryview:
+        """Return one line, checked; see :meth:`check`."""
+        start, end = int(extents.starts[index]), int(extents.ends[index])
+        if run is None:
+            run = self.read_run(extents, index, index + 1)
+        self.check(run, start, end)
+        return run.view[start - run.base : end - run.base]
+
+    def check(self, run: Run, start: int, end: int) -> None:
+        """Check that file bytes [start, end) are one line that holds an object.
+
+        Raises
+        ------
+        TranscriptChangedError
+            They are not: the file was changed in place.
+        """
+        buffer, base = run.buffer, run.base
+        if (
+            buffer.find(NEWLINE, start - base, end - base) != end - base - 1
+            or (start and buffer[start - base - 1] != _LINE_FEED)
+            or (
+                buffer[start - base] != _OPEN_BRACE
+                and object_start(bytes(_text(run.view[start - base : end - base], start))) < 0
+            )
+        ):
+            self.doubt(start)
+
+    def doubt(self, offset: int) -> None:
+        """Say that the file is no longer what the layout describes."""
+        self.doubted = True
+        raise TranscriptChangedError(
+            "the file was changed in place",
+            path=self.path,
+            offset=offset,
+            hint="refresh() reads it anew",
+        )
+
+    def _check_all(self, run: Run, starts: Offsets, ends: Offsets) -> None:
+        """Check lines of a run, given by their extents in it, as :meth:`check` does."""
+        octets = run.octets
+        first, last = int(starts[0]), int(ends[-1])
+        if (
+            last - first < _CHECKED_TOGETHER_NBYTES * len(starts)
+            and last <= len(octets)
+            and last - first == int((ends - starts).sum())
+            and np.count_nonzero(octets[first:last] == _LINE_FEED) == len(starts)
+            and (octets[ends - 1] == _LINE_FEED).all()
+            and (octets[starts] == _OPEN_BRACE).all()
+            and (first + run.base == 0 or octets[first - 1] == _LINE_FEED)
+        ):
+            return
+        for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
+            self.check(run, low + run.base, high + run.base)
+
+    # -- records ----------------------------------------------------------------------
+
+    def records(
+        self, extents: Extents, start: int, stop: int
+    ) -> Iterator[tuple[int, dict[str, Any] | UndecodableError]]:
+        """Yield (index, decoded line or why it does not decode) of lines [start, stop)."""
+        for first, end, run in self.runs(extents, start, stop):
+            yield from enumerate(self._decode_run(extents, first, end, run), first)
+
+    def decoded(
+        self, extents: Extents, start: int, stop: int
+    ) -> list[dict[str, Any] | UndecodableError]:
+        """Return what :meth:`records` yields, without the indices."""
+        found: list[dict[str, Any] | UndecodableError] = []
+        for first, end, run in self.runs(extents, start, stop):
+            found += self._decode_run(extents, first, end, run)
+        return found
+
+    def _decode_run(
+        self, extents: Extents, start: int, stop: int, run: Run
+    ) -> list[dict[str, Any] | UndecodableError]:
+        starts = extents.starts[start:stop].astype(np.int64) - run.base
+        ends = extents.ends[start:stop].astype(np.int64) - run.base
+        self._check_all(run, starts, ends)
+        lows = starts.tolist()
+        if lows[0] + run.base == 0 and run.view[:3] == BYTE_ORDER_MARK:
+            lows[0] += len(BYTE_ORDER_MARK)
+        return decode_lines(run.view, zip(lows, ends.tolist(), strict=True))
+
+    def record(self, extents: Extents, index: int) -> dict[str, Any]:
+        """Return one line, decoded, or raise :class:`LineDecodeError`."""
+        line = self.line(extents, index)
+        offset = int(extents.starts[index])
+        try:
+            return decode_object(_text(line, offset))
+        except UndecodableError as error:
+            raise LineDecodeError(
+                str(error),
+                path=self.path,
+                offset=offset,
+                line_number=self.line_number(offset),
+                hint="its neighbours are intact",
+            ) from error
+
+    def line_number(self, offset: int) -> int:
+        """Return the physical number, from 1, of the line at `offset`; counted each time."""
+        number = 1
+        reader = self.source.reader(0)
+        keep = 0
+        while reader.advance(keep):
+            stop = min(reader.stop, offset - reader.base)
+            number += int(np.count_nonzero(reader.octets[reader.start : stop] == _LINE_FEED))
+            keep = reader.base + reader.stop
+            if keep >= offset:
+                break
+        return number
+
+    @cached_property
+    def review_states(self) -> ReviewStates:
+        """The last state of each snapshot, replayed from the review-state lines."""
+        reviews = self.layout.reviews
+        found = self.records(reviews, 0, len(reviews))
+        return replay(record for _, record in found if isinstance(record, dict))
+
+    def message(self, position: int) -> dict[str, Any]:
+        """Return the effective message at a position, or raise :class:`LineDecodeError`."""
+        message = self.record(self.layout.messages, position)
+        if len(self.layout.reviews):
+            overlay(message, self.review_states)
+        return message
+
+    # -- identities -------------------------------------------------------------------
+
+    @cached_property
+    def identities(self) -> Identities:
+        """The message identities, read on the first look-up."""
+        return identity.build(self.source, self.layout.messages, self.dialect)
+
+    def message_id(self, position: int) -> str:
+        """Return the id of a message line as the scan reads it, or its ``@offset``."""
+        messages = self.layout.messages
+        offset = int(messages.starts[position])
+        line = bytes(_text(self.line(messages, position), offset))
+        return identity.read_id(line, self.dialect) or identity.offset_address(offset)
+
+    def position(self, message_id: str) -> int | None:
+        """Return the last position with that id whose line decodes, or None.
+
+        Raises
+        ------
+        LineDecodeError
+            Lines have that id, and none of them decodes.
+        """
+        damage: LineDecodeError | None = None
+        for position in self.identities.candidates(message_id):
+            if self.message_id(position) != message_id:
+                continue
+            try:
+                self.record(self.layout.messages, position)
+            except LineDecodeError as error:
+                damage = damage or error
+            else:
+                return position
+        if damage is not None:
+            raise damage
+        return self._position_at(identity.addressed_offset(message_id))
+
+    def _position_at(self, offset: int | None) -> int | None:
+        starts = self.layout.messages.starts
+        if offset is None or offset > self.layout.file_len:
+            return None
+        position = int(np.searchsorted(starts, np.uint64(offset)))
+        if position == len(starts) or int(starts[position]) != offset:
+            return None
+        # a message that has an id is not addressed by its offset
+        return position if self.message_id(position) == f"@{offset}" else None
+
+    def not_found(self, message_id: str) -> MessageNotFoundError:
+        """Return the error for an id that no message has."""
+        damaged: list[str] = []
+        # where no message of the dialect has an id, a look at each would tell nothing
+        looked_at = _UNRESOLVED_LOOKED_AT if self.dialect.id_path.keys else 0
+        for position in self.identities.unresolved[:looked_at].tolist():
+            try:
+                self.record(self.layout.messages, position)
+            except LineDecodeError:
+                damaged.append(str(position))
+        hint = None
+        if damaged:
+            shown = ", ".join(damaged[:10]) + (" and more" if len(damaged) > 10 else "")
+            hint = f"damaged message lines without a readable id are at position {shown}"
+        return MessageNotFoundError(
+            f"no message with the id {message_id!r}", path=self.path, hint=hint
+        )
+
+    def tool_parent(self, call_id: str) -> dict[str, Any]:
+        """Return the newest effective message that holds a tool call, or raise."""
+        messages = self.layout.messages
+        plain = call_id.isascii() and call_id.isprintable() and not set(call_id) & {'"', "\\"}
+        needle = f'"{call_id}"'.encode() if plain else b""
+        for start, stop in reversed(list(identity.spans(messages, 0, len(messages)))):
+            for position in self._lines_holding(start, stop, needle):
+                try:
+                    message = self.message(position)
+                except LineDecodeError:
+                    continue
+                if call_id in self.dialect.calls(message):
+                    return message
+        raise MessageNotFoundError(f"no message holds the tool call {call_id!r}", path=self.path)
+
+    def _lines_holding(self, start: int, stop: int, needle: bytes) -> Iterator[int]:
+        messages = self.layout.messages
+        base = int(messages.starts[start])
+        text = bytes(self.source.view(base, int(messages.ends[stop - 1])))
+        for position in range(stop - 1, start - 1, -1):
+            low, high = int(messages.starts[position]) - base, int(messages.ends[position]) - base
+            if text.find(needle, low, high) >= 0:
+                yield position
+
+
+def _text(line: memoryview, offset: int) -> memoryview:
+    """Return a line without the byte order mark that the first line of a file may have."""
+    if offset == 0 and line[:3] == BYTE_ORDER_MARK:
+        return line[3:]
+    return line

@@ -1,0 +1,198 @@
+"""Many lines at once: where a top-level key has its string value, proven near the ends.
+
+A key is looked for where writers put it, with array operations over fixed windows
+of every line. A place found counts only with a proof that holds for every valid
+line:
+
+* FIRST: the line starts with ``{"key":"``;
+* HEAD: a ``"key":"`` follows no backslash, and neither ``{`` nor ``[`` stands
+  between the line's opening brace and it: nothing is nested yet;
+* TAIL: the last ``"key":"`` follows no backslash, and the line's last byte is the
+  only ``}`` or ``]`` behind it: nothing is nested any more.
+
+What none of them proves is left to the walk of :mod:`mmapstore.keys`, a line at a
+time. The answer is a function of each line's bytes alone: lines near the ends of
+a buffer are copied into a margin of zero bytes, so that no window is ever short.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .dialect import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from .scan import Searchable
+
+    Offsets = NDArray[np.int64]
+
+#: bytes of a line's beginning and end that a probe looks at
+_HEAD_NBYTES = 384
+_TAIL_NBYTES = 192
+#: bytes of a value that are compared before the line is walked instead
+VALUE_NBYTES = 96
+#: zero bytes that must be readable around every line that a probe looks at
+_MARGIN_NBYTES = _HEAD_NBYTES + VALUE_NBYTES
+
+OPEN_BRACE = 0x7B
+_CLOSE_BRACE = 0x7D
+_BACKSLASH = 0x5C
+
+
+class Block:
+    """Lines of one buffer, gathered by array operations.
+
+    Parameters
+    ----------
+    buffer : buffer
+        The memory that the lines lie in, with a margin of readable bytes around them.
+    starts, ends : (count,) int64, bytes
+        Half-open extents in the buffer; each line ends with its newline.
+    """
+
+    __slots__ = ("buffer", "ends", "octets", "starts")
+
+    def __init__(self, buffer: Searchable, starts: Offsets, ends: Offsets) -> None:
+        self.buffer = buffer
+        self.octets = np.frombuffer(memoryview(buffer), dtype=np.uint8)
+        self.starts = starts
+        self.ends = ends
+
+    def texts(self, at: Offsets, nbytes: int) -> NDArray[np.bytes_]:
+        """Return `nbytes` bytes from each offset of `at` on, as (count,) S-strings."""
+        count = len(self.octets) - nbytes + 1
+        windows: NDArray[np.bytes_] = np.ndarray(
+            (count,),
+            f"S{nbytes}",
+            self.octets,
+            0,
+            (1,),
+        )
+        return windows[at]
+
+    def line(self, index: int) -> bytes:
+        """Return a copy of one line."""
+        start, end = int(self.starts[index]), int(self.ends[index])
+        return bytes(memoryview(self.buffer)[start:end])
+
+
+def first_values(block: Block, key: bytes, todo: Offsets) -> Offsets:
+    """Return where the string value of `key` starts in lines that begin with it, else -1."""
+    opening = b'{"' + key + b'":"'
+    starts = block.starts[todo]
+    hit = block.texts(starts, len(opening)) == opening
+    return np.where(hit, starts + len(opening), -1)
+
+
+def _find(rows: NDArray[np.bytes_], octet: bytes) -> Offsets:
+    at = np.strings.find(rows, octet, 1)
+    return np.where(at < 0, _HEAD_NBYTES, at)
+
+
+def head_values(block: Block, key: bytes, todo: Offsets) -> Offsets:
+    """Return where the string value of `key` starts, if proven from the line's front, else -1."""
+    quoted = b'"' + key + b'":"'
+    starts = block.starts[todo]
+    rows = block.texts(starts, _HEAD_NBYTES)
+    # backwards from the first nested container: writers put the key right before it
+    flat = np.minimum(_find(rows, b"{"), _find(rows, b"["))
+    at = np.strings.rfind(rows, quoted, 0, flat)
+    hit = (
+        (at > 0)
+        & (block.octets[starts] == OPEN_BRACE)
+        & (starts + at + len(quoted) < block.ends[todo])
+        & (block.octets[starts + at - 1] != _BACKSLASH)
+    )
+    return np.where(hit, starts + at + len(quoted), -1)
+
+
+def tail_values(block: Block, key: bytes, todo: Offsets) -> Offsets:
+    """Return where the string value of `key` starts, if proven from the line's end, else -1."""
+    quoted = b'"' + key + b'":"'
+    # A line ends with "}\n" here, or it is left to the walk.
+    last = block.ends[todo] - 2
+    base = last - _TAIL_NBYTES
+    rows = block.texts(base, _TAIL_NBYTES)
+    at = np.strings.rfind(rows, quoted)
+    hit = (
+        (at > 0)
+        & (np.strings.rfind(rows, b"}") < at)
+        & (np.strings.rfind(rows, b"]") < at)
+        & (block.octets[last] == _CLOSE_BRACE)
+        & (base + at > block.starts[todo])
+        & (block.octets[block.starts[todo]] == OPEN_BRACE)
+        & (block.octets[base + at - 1] != _BACKSLASH)
+    )
+    return np.where(hit, base + at + len(quoted), -1)
+
+
+_PROBES: dict[Probe, Callable[[Block, bytes, Offsets], Offsets]] = {
+    Probe.FIRST: first_values,
+    Probe.HEAD: head_values,
+    Probe.TAIL: tail_values,
+}
+
+
+def string_values(block: Block, key: bytes, probes: tuple[Probe, ...]) -> Offsets:
+    """Return where each line's top-level string value of `key` starts, as far as probes prove.
+
+    Returns
+    -------
+    offsets : (count,) int64, bytes
+        Of the byte behind the value's opening quote, in the buffer; -1 where a walk of
+        the line has to tell.
+    """
+    found = np.full(len(block.starts), -1, dtype=np.int64)
+    todo = np.arange(len(found))
+    for probe in probes:
+        if not len(todo):
+            break
+        values = _PROBES[probe](block, key, todo)
+        found[todo] = values
+        todo = todo[values < 0]
+    return found
+
+
+def blocks(buffer: Searchable, starts: Offsets, ends: Offsets) -> Iterator[tuple[slice, Block]]:
+    """Yield the lines in blocks that every probe can look at, with their places in `starts`.
+
+    Parameters
+    ----------
+    buffer : bytes, bytearray, memoryview or mmap
+        Holds the lines.
+    starts, ends : (count,) int64, bytes, ascending
+        Half-open extents in the buffer, newline included.
+    """
+    whole = Block(buffer, starts, ends)
+    inner = _inner_lines(len(whole.octets), starts, ends)
+    if inner.start < inner.stop:
+        yield inner, Block(buffer, starts[inner], ends[inner])
+    for outer in (slice(0, inner.start), slice(inner.stop, len(starts))):
+        if outer.start < outer.stop:
+            copies = [whole.line(index) for index in range(outer.start, outer.stop)]
+            yield outer, _with_margin(copies)
+
+
+def _with_margin(lines: list[bytes]) -> Block:
+    """Return copies of `lines` as a block with a margin of zero bytes around them."""
+    margin = bytes(_MARGIN_NBYTES)
+    lengths = np.array([len(line) for line in lines], dtype=np.int64)
+    ends = np.cumsum(lengths) + _MARGIN_NBYTES
+    return Block(margin + b"".join(lines) + margin, ends - lengths, ends)
+
+
+def _inner_lines(nbytes: int, starts: Offsets, ends: Offsets) -> slice:
+    """Return which lines lie so far inside a buffer of `nbytes` that no window leaves it."""
+    first = int(np.searchsorted(ends, _MARGIN_NBYTES))
+    # a value proven near the end of a long line is compared past the line, too
+    last = min(
+        int(np.searchsorted(starts, nbytes - _MARGIN_NBYTES, "right")),
+        int(np.searchsorted(ends, nbytes - VALUE_NBYTES, "right")),
+    )
+    return slice(min(first, last), last)

@@ -1,0 +1,501 @@
+"""A transcript, open for reading: windows, look-ups and refresh over one file.
+
+Opening passes over the bytes once; from then on every answer costs what it
+touches. Everything is served from the generation of the last refresh, and a
+refresh only swaps one immutable generation for another, so any thread may read
+while one refreshes. Decision records: 0127; append-only review state.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from . import detect, layout, verify
+from .decode import UndecodableError
+from .dialect import GENERIC, dialect_named
+from .errors import PositionError
+from .fileio import Stamp, on_remote_filesystem, open_regular, stamp_of
+from .filemap import MappedFile, ReadFile
+from .generation import Generation
+from .review import overlay
+from .window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .dialect import Dialect
+    from .fileio import Descriptor
+    from .filemap import FileBytes
+    from .layout import Layout, Progress
+    from .verify import Finding
+
+Access = Literal["auto", "mmap", "pread"]
+Trust = Literal["none", "append-only"]
+
+
+class Refresh(enum.IntEnum):
+    """What a refresh found; false if nothing changed."""
+
+    #: nothing changed
+    SAME = 0
+    #: the file has grown; every position still holds
+    APPENDED = 1
+    #: the file was read anew; positions may mean other messages
+    REBUILT = 2
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    dialect: str | None = None,
+    access: Access = "auto",
+    trust: Trust = "none",
+    progress: Progress | None = None,
+) -> Transcript:
+    """Open a transcript for reading.
+
+    Parameters
+    ----------
+    path : path-like
+        A JSONL file.
+    dialect : str, optional
+        What it is written in; detected where not given.
+    access : {"auto", "mmap", "pread"}
+        How bytes are reached. ``auto`` maps native transcripts on local file systems, whose
+        writers replace by rename, and reads everything else.
+    trust : {"none", "append-only"}
+        ``append-only`` vouches that the file's writer only appends: a refresh after growth
+        then scans the tail alone.
+    progress : callable, optional
+        Called with (bytes done, bytes in all) during a scan.
+
+    Returns
+    -------
+    transcript : Transcript
+        A context manager.
+
+    Raises
+    ------
+    NotATranscriptError
+        The path leads to something else: a directory, a FIFO, a binary file.
+    ValueError
+        An unknown dialect, access or trust.
+    OSError
+        As the system gives it.
+
+    Notes
+    -----
+    O(nbytes) once. A file that another program truncates in place while it is mapped ends
+    the process with SIGBUS when a lost page is touched; ``access="pread"`` cannot.
+    """
+    return Transcript(path, dialect=dialect, access=access, trust=trust, progress=progress)
+
+
+class Transcript:
+    """One transcript; see :func:`open` for the parameters."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dialect: str | None = None,
+        access: Access = "auto",
+        trust: Trust = "none",
+        progress: Progress | None = None,
+    ) -> None:
+        if access not in ("auto", "mmap", "pread"):
+            message = f"unknown access {access!r}; known are auto, mmap, pread"
+            raise ValueError(message)
+        if trust not in ("none", "append-only"):
+            message = f"unknown trust {trust!r}; known are none, append-only"
+            raise ValueError(message)
+        self._asked = None if dialect is None else dialect_named(dialect)
+        self.path = os.fsdecode(path)
+        self._access = access
+        self._trust = trust
+        self._progress = progress
+        self._has_shrunk = False
+        self._lock = threading.Lock()
+        descriptor = open_regular(self.path)
+        self._generation: Generation | None = self._build(descriptor, descriptor.stamp(), 0)
+
+    # -- lifetime ---------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of the file. Windows and views that were given out stay valid."""
+        self._generation = None
+
+    def __enter__(self) -> Self:
+        """Return the transcript itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close the transcript."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show path, dialect and count."""
+        if self._generation is None:
+            return f"<Transcript {self.path!r}, closed>"
+        return f"<Transcript {self.path!r}, {self.dialect.name}, {self.message_count} messages>"
+
+    @property
+    def _now(self) -> Generation:
+        generation = self._generation
+        if generation is None:
+            message = f"{self.path}: the transcript is closed"
+            raise ValueError(message)
+        return generation
+
+    # -- facts ------------------------------------------------------------------------
+
+    @property
+    def layout(self) -> Layout:
+        """Where the lines of this generation are."""
+        return self._now.layout
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation being served; grows with every change found."""
+        return self._now.number
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the transcript is written in."""
+        return self._now.dialect
+
+    @property
+    def access(self) -> str:
+        """How bytes are reached: ``mmap`` or ``pread``."""
+        return self._now.source.access
+
+    @property
+    def message_count(self) -> int:
+        """Message lines, repeated and damaged ones included."""
+        return len(self._now.layout.messages)
+
+    def __len__(self) -> int:
+        """Return :attr:`message_count`."""
+        return self.message_count
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file in this generation, bytes."""
+        return self._now.source.nbytes
+
+    @property
+    def torn_nbytes(self) -> int:
+        """Bytes behind the last newline: not data yet, even if they are whole JSON."""
+        generation = self._now
+        return generation.source.nbytes - generation.layout.file_len
+
+    @property
+    def torn_tail(self) -> bytes:
+        """Those bytes."""
+        generation = self._now
+        return bytes(generation.source.view(generation.layout.file_len, generation.source.nbytes))
+
+    # -- windows ----------------------------------------------------------------------
+
+    def window(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        around: str | None = None,
+        limit: int | None = 100,
+        max_nbytes: int | None = None,
+    ) -> Window:
+        """Return a page of messages: the newest, or those next to a position or an id.
+
+        Parameters
+        ----------
+        before : int, optional
+            [max(0, before - limit), before): the page before an older page's ``start``.
+        after : int, optional
+            [after, after + limit): continue from a page's ``stop``.
+        around : str, optional
+            A page with the message of this id at ``limit // 2``, clamped.
+        limit : int or None
+            Positions at most; None for all.
+        max_nbytes : int, optional
+            Cut the page short of this many bytes of lines, keeping at least one: the end
+            farthest from what was asked for goes.
+
+        Raises
+        ------
+        ValueError
+            More than one place, a limit or size below 1, a negative position.
+        TypeError
+            Not integers, or an id that is not a string.
+        MessageNotFoundError
+            No message has the id.
+
+        Notes
+        -----
+        Independent of the history; the first ``around`` reads the ids of all messages.
+        """
+        generation = self._now
+        if sum(place is not None for place in (before, after, around)) > 1:
+            message = "give one of before, after and around"
+            raise ValueError(message)
+        total = len(generation.layout.messages)
+        span = total if limit is None else _at_least(limit, 1, "limit")
+        if after is not None:
+            start = min(_at_least(after, 0, "after"), total)
+            stop = min(start + span, total)
+            anchor = start
+        elif around is not None:
+            anchor = self._resolve(generation, around)
+            start = max(0, min(anchor - span // 2, total - span))
+            stop = min(start + span, total)
+        else:
+            stop = total if before is None else min(_at_least(before, 0, "before"), total)
+            start = max(0, stop - span)
+            anchor = stop - 1
+        if max_nbytes is not None and start < stop:
+            start, stop = _cut(
+                generation.layout, start, stop, anchor, _at_least(max_nbytes, 1, "max_nbytes")
+            )
+        return Window(generation, start, stop)
+
+    def iter(
+        self, start: int = 0, stop: int | None = None, *, reverse: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Iterate over the effective messages at positions [start, stop).
+
+        Damaged lines are left out; every physical line of a repeated id comes by itself.
+
+        Notes
+        -----
+        Serves the generation of this call, a few megabytes at a time.
+        """
+        generation = self._now
+        total = len(generation.layout.messages)
+        first = min(_at_least(start, 0, "start"), total)
+        end = total if stop is None else min(_at_least(stop, 0, "stop"), total)
+        return _effective(generation, first, end, reverse=reverse)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over all effective messages, as :meth:`iter` does."""
+        return self.iter()
+
+    # -- single messages --------------------------------------------------------------
+
+    def _checked(self, generation: Generation, position: int) -> int:
+        at = operator.index(position)
+        count = len(generation.layout.messages)
+        if not 0 <= at < count:
+            raise PositionError(f"position {at} is outside [0, {count})", path=self.path)
+        return at
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        """Return the effective message at a position.
+
+        Raises
+        ------
+        PositionError
+            The position is outside [0, message_count).
+        LineDecodeError
+            The line is damaged.
+        """
+        generation = self._now
+        return generation.message(self._checked(generation, position))
+
+    def line(self, position: int) -> memoryview:
+        """Return the bytes of the line at a position, newline included, without copying."""
+        generation = self._now
+        return generation.line(generation.layout.messages, self._checked(generation, position))
+
+    def message_id(self, position: int) -> str:
+        """Return the id of the message at a position; ``@<offset>`` where it has none."""
+        generation = self._now
+        return generation.message_id(self._checked(generation, position))
+
+    def position(self, message_id: str) -> int | None:
+        """Return the position of the last line with that id that decodes, or None.
+
+        Raises
+        ------
+        LineDecodeError
+            Lines have that id, and none of them decodes.
+
+        Notes
+        -----
+        The first look-up of a generation reads the ids of all messages; the others cost a
+        search and the lines found.
+        """
+        return self._now.position(_string(message_id))
+
+    def message(self, message_id: str) -> dict[str, Any]:
+        """Return the effective message with that id.
+
+        Raises
+        ------
+        MessageNotFoundError
+            There is none; its hint names damaged lines whose id cannot be read.
+        LineDecodeError
+            Lines have that id, and none of them decodes.
+        """
+        generation = self._now
+        return generation.message(self._resolve(generation, message_id))
+
+    def _resolve(self, generation: Generation, message_id: str) -> int:
+        position = generation.position(_string(message_id))
+        if position is None:
+            raise generation.not_found(message_id)
+        return position
+
+    def tool_parent(self, call_id: str) -> dict[str, Any]:
+        """Return the newest effective message that holds this tool call, wherever it is.
+
+        Raises
+        ------
+        MessageNotFoundError
+            None does.
+
+        Notes
+        -----
+        Searches the message lines from the newest on.
+        """
+        return self._now.tool_parent(_string(call_id))
+
+    def verify(self, *, progress: Progress | None = None) -> Iterator[Finding]:
+        """Read every line in full and yield those that are damaged or doubtful."""
+        generation = self._now
+        return verify.findings(generation.layout, generation.source, progress=progress)
+
+    # -- change -----------------------------------------------------------------------
+
+    def refresh(self) -> Refresh:
+        """Look whether the file has changed, and serve what it is now.
+
+        Returns
+        -------
+        refresh : Refresh
+            ``SAME`` (false), ``APPENDED`` if every position still holds, else ``REBUILT``.
+
+        Raises
+        ------
+        OSError
+            The path is gone or unreadable; what was served before still is.
+        NotATranscriptError
+            Something else is at the path now.
+
+        Notes
+        -----
+        One ``stat`` where nothing changed. A change is read anew from the start, unless it
+        is growth of the same file and the caller vouched for it with ``trust``.
+        """
+        generation = self._now
+        stamp = stamp_of(os.stat(self.path))
+        if stamp == generation.layout.stamp and not generation.doubted:
+            return Refresh.SAME
+        with self._lock:
+            current = self._now
+            if current is not generation:
+                return Refresh.REBUILT
+            return self._renew(current, stamp)
+
+    def _renew(self, current: Generation, stamp: Stamp) -> Refresh:
+        known = current.layout.stamp
+        descriptor = current.source.descriptor
+        if not stamp.same_file(known):
+            descriptor = open_regular(self.path)
+        stamp = descriptor.stamp()
+        self._has_shrunk |= stamp.same_file(known) and stamp.nbytes < known.nbytes
+        number = current.number + 1
+        if (
+            self._trust == "append-only"
+            and not current.doubted
+            and stamp.same_file(known)
+            and stamp.nbytes >= known.nbytes
+            and not self._unclaimed(current.layout)
+        ):
+            source = self._source(descriptor, stamp, current.dialect)
+            grown = layout.extend(current.layout, source, stamp, progress=self._progress)
+            self._generation = Generation(number, self.path, grown, source)
+            return Refresh.APPENDED
+        self._generation = self._build(descriptor, stamp, number)
+        return Refresh.REBUILT
+
+    def _build(self, descriptor: Descriptor, stamp: Stamp, number: int) -> Generation:
+        head = descriptor.read(0, min(stamp.nbytes, detect.DETECTION_NBYTES))
+        detect.check_is_transcript(self.path, head)
+        dialect = self._asked or detect.detect(self.path, head)
+        source = self._source(descriptor, stamp, dialect)
+        built = layout.build(source, dialect, stamp, progress=self._progress)
+        return Generation(number, self.path, built, source)
+
+    def _unclaimed(self, known: Layout) -> bool:
+        """Whether a longer file may turn out to be of another dialect."""
+        return self._asked is None and known.dialect is GENERIC
+
+    def _source(self, descriptor: Descriptor, stamp: Stamp, dialect: Dialect) -> FileBytes:
+        if self._access == "mmap":
+            return MappedFile(descriptor, stamp.nbytes)
+        if (
+            self._access == "auto"
+            and dialect.safe_to_map
+            and not self._has_shrunk
+            and not on_remote_filesystem(stamp.device)
+        ):
+            try:
+                return MappedFile(descriptor, stamp.nbytes)
+            except OSError:
+                pass  # ENODEV, ENOMEM, EMFILE: reading gives the same answers
+        return ReadFile(descriptor, stamp.nbytes)
+
+
+def _effective(
+    generation: Generation, start: int, stop: int, *, reverse: bool
+) -> Iterator[dict[str, Any]]:
+    messages = generation.layout.messages
+    parts = list(generation.parts(messages, start, stop))
+    for first, end in reversed(parts) if reverse else parts:
+        records = generation.decoded(messages, first, end)
+        for record in reversed(records) if reverse else records:
+            if isinstance(record, UndecodableError):
+                continue
+            if len(generation.layout.reviews):
+                overlay(record, generation.review_states)
+            yield record
+
+
+def _cut(known: Layout, start: int, stop: int, anchor: int, max_nbytes: int) -> tuple[int, int]:
+    """Return the longest part of [start, stop) with `anchor` in it and few enough bytes."""
+    sizes = (known.messages.ends[start:stop] - known.messages.starts[start:stop]).astype(np.int64)
+    anchor = min(max(anchor, start), stop - 1)
+    room = max_nbytes - int(sizes.sum())
+    while room < 0 and stop - start > 1:
+        # the end farther from the anchor goes first
+        if anchor - start > stop - 1 - anchor:
+            room += int(sizes[0])
+            sizes = sizes[1:]
+            start += 1
+        else:
+            room += int(sizes[-1])
+            sizes = sizes[:-1]
+            stop -= 1
+    return start, stop
+
+
+def _at_least(value: int, least: int, name: str) -> int:
+    number = operator.index(value)
+    if number < least:
+        message = f"{name} must be at least {least}, not {number}"
+        raise ValueError(message)
+    return number
+
+
+def _string(value: str) -> str:
+    if not isinstance(value, str):
+        message = f"an id is a string, not {type(value).__name__}"
+        raise TypeError(message)
+    return value

@@ -1,0 +1,261 @@
+"""A window: a half-open range of positions of one generation, and its lines.
+
+A window never mixes generations and never goes stale: it holds the generation it
+was cut from. Its lines are zero-copy views of a mapping, or of bytes that it read
+itself; either stays valid after the file grew, was replaced or was closed, for as
+long as the view lives. Nothing is decoded before it is asked for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from .decode import UndecodableError
+from .generation import Damaged
+from .identity import offset_address
+from .review import overlay
+
+if TYPE_CHECKING:
+    from .filemap import Run
+    from .generation import Generation
+
+
+class Window:
+    """A page of a transcript.
+
+    Attributes
+    ----------
+    start, stop : int
+        Positions, half-open.
+    total : int
+        Messages of the generation.
+
+    Notes
+    -----
+    Making one costs no look at the file. Decision record: 0127, one coordinate space.
+    """
+
+    def __init__(self, generation: Generation, start: int, stop: int) -> None:
+        self._generation = generation
+        self.start = start
+        self.stop = stop
+        self.total = len(generation.layout.messages)
+
+    def __repr__(self) -> str:
+        """Show the range and the whole."""
+        return f"<Window [{self.start}, {self.stop}) of {self.total}>"
+
+    def __len__(self) -> int:
+        """Return the number of positions."""
+        return self.stop - self.start
+
+    @property
+    def has_before(self) -> bool:
+        """Whether older messages exist."""
+        return self.start > 0
+
+    @property
+    def has_after(self) -> bool:
+        """Whether newer messages exist."""
+        return self.stop < self.total
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The physical lines, one a position, newline included; each is checked when touched."""
+        return Lines(self._generation, self.start, self.stop)
+
+    @cached_property
+    def _decoded(self) -> tuple[list[dict[str, Any]], list[int], list[str], list[Damaged]]:
+        generation = self._generation
+        offsets = generation.layout.messages.starts
+        dialect = generation.dialect
+        records = generation.decoded(generation.layout.messages, self.start, self.stop)
+        messages, positions, ids = self._all_intact(records)
+        damaged: list[Damaged] = []
+        place: dict[str, int] = {}
+        for position, record in enumerate(records if not ids else (), self.start):
+            if isinstance(record, UndecodableError):
+                damaged.append(Damaged(position, int(offsets[position]), str(record)))
+                continue
+            message_id = dialect.id(record) or offset_address(int(offsets[position]))
+            # a repeated id keeps its first place and takes its last content
+            index = place.setdefault(message_id, len(messages))
+            if index < len(messages):
+                messages[index] = record
+                continue
+            messages.append(record)
+            positions.append(position)
+            ids.append(message_id)
+        if len(generation.layout.reviews):
+            states = generation.review_states
+            for message in messages:
+                overlay(message, states)
+        return messages, positions, ids, damaged
+
+    def _all_intact(
+        self, records: list[dict[str, Any] | UndecodableError]
+    ) -> tuple[list[dict[str, Any]], list[int], list[str]]:
+        """Return the records as they are if each has an id of its own, else nothing."""
+        key = self._generation.dialect.id_path.key
+        try:
+            ids = [record[key] for record in records]  # type: ignore[index]
+        except (KeyError, TypeError):
+            return [], [], []
+        if set(map(type, ids)) != {str} or len(set(ids)) != len(ids) or "" in ids:
+            return [], [], []
+        return records, list(range(self.start, self.stop)), ids  # type: ignore[return-value]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The effective messages: whole line objects, decoded on first use.
+
+        A repeated id is shown once, at its first place with its last content; damaged
+        lines are left out, see :attr:`damaged`.
+        """
+        return self._decoded[0]
+
+    @property
+    def message_positions(self) -> list[int]:
+        """The position of each of :attr:`messages`; of a repeated id the first."""
+        return self._decoded[1]
+
+    @property
+    def message_ids(self) -> list[str]:
+        """The id of each of :attr:`messages`; ``@<offset>`` where it has none."""
+        return self._decoded[2]
+
+    @cached_property
+    def damaged(self) -> list[Damaged]:
+        """The lines that do not decode: of this window, and of the checkpoints and review states.
+
+        The position is None for a line that is not a message.
+        """
+        layout = self._generation.layout
+        found = list(self._decoded[3])
+        for extents in (layout.compactions, layout.reviews):
+            found += [
+                Damaged(None, int(extents.starts[index]), str(record))
+                for index, record in self._generation.records(extents, 0, len(extents))
+                if isinstance(record, UndecodableError)
+            ]
+        return found
+
+    @cached_property
+    def compactions(self) -> Checkpoints:
+        """The whole chain of checkpoints, in file order; each is decoded when touched."""
+        return Checkpoints(self._generation)
+
+    @property
+    def compaction_positions(self) -> list[int]:
+        """How many messages of the transcript precede each of :attr:`compactions`."""
+        return self.compactions.positions
+
+
+class Lines(Sequence[memoryview]):
+    """The physical lines of a window; see :attr:`Window.lines`."""
+
+    __slots__ = ("_generation", "_run", "_run_start", "_run_stop", "_start", "_stop")
+
+    def __init__(self, generation: Generation, start: int, stop: int) -> None:
+        self._generation = generation
+        self._start = start
+        self._stop = stop
+        self._run: Run | None = None
+        self._run_start = self._run_stop = start
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return self._stop - self._start
+
+    @overload
+    def __getitem__(self, index: int) -> memoryview: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[memoryview]: ...
+    def __getitem__(self, index: int | slice) -> memoryview | list[memoryview]:
+        """Return one line, or a list of them.
+
+        Raises
+        ------
+        TranscriptChangedError
+            The file was changed in place under the layout.
+        """
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = operator.index(index)
+        if at < 0:
+            at += len(self)
+        if not 0 <= at < len(self):
+            message = f"line {index} of a window of {len(self)}"
+            raise IndexError(message)
+        at += self._start
+        messages = self._generation.layout.messages
+        if not self._run_start <= at < self._run_stop:
+            self._find_run(at)
+        return self._generation.line(messages, at, self._run)
+
+    def _find_run(self, at: int) -> None:
+        # Adjacent lines are read at once when the first of them is touched. Only the last
+        # run is kept: the views given out keep their own bytes alive.
+        generation = self._generation
+        runs = generation.runs(generation.layout.messages, at, self._stop)
+        self._run_start, self._run_stop, self._run = next(runs)
+
+
+class Checkpoints(Sequence[dict[str, Any]]):
+    """The checkpoints of a generation, decoded one by one; damaged ones are left out."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        self._known: dict[int, dict[str, Any] | None] = {}
+
+    def _record(self, checkpoint: int) -> dict[str, Any] | None:
+        if checkpoint not in self._known:
+            layout = self._generation.layout
+            line = int(layout.checkpoints[checkpoint])
+            ((_, record),) = self._generation.records(layout.compactions, line, line + 1)
+            self._known[checkpoint] = None if isinstance(record, UndecodableError) else record
+        return self._known[checkpoint]
+
+    @cached_property
+    def _intact(self) -> list[int]:
+        count = len(self._generation.layout.checkpoints)
+        return [index for index in range(count) if self._record(index) is not None]
+
+    def __len__(self) -> int:
+        """Return the number of checkpoints that decode."""
+        return len(self._intact)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return one checkpoint's record, or a list of them."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index == -1 and "_intact" not in self.__dict__:
+            # the newest drives a model's context: do not decode the chain for it
+            for checkpoint in reversed(range(len(self._generation.layout.checkpoints))):
+                if (record := self._record(checkpoint)) is not None:
+                    return record
+        record = self._record(self._intact[index])
+        if record is None:  # pragma: no cover - _intact holds those that decode
+            raise IndexError(index)
+        return record
+
+    @property
+    def positions(self) -> list[int]:
+        """How many messages precede each checkpoint."""
+        layout = self._generation.layout
+        lines = layout.checkpoints[self._intact] if self._intact else layout.checkpoints[:0]
+        return [
+            int(position)
+            for position in np.searchsorted(
+                layout.messages.starts, layout.compactions.starts[lines]
+            )
+        ]
