@@ -1,0 +1,108 @@
+"""The import graph is the architecture: each module imports only what stands above it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "mmapstore"
+
+#: top to bottom; a module may import only modules that stand above it
+LAYERS = [
+    "errors",
+    "scan",
+    "keys",
+    "decode",
+    "review",
+    "paths",
+    "dialect",
+    "probe",
+    "classify",
+    "detect",
+    "fileio",
+    "filemap",
+    "layout",
+    "identity",
+    "generation",
+    "window",
+    "verify",
+    "transcript",
+]
+
+#: the only module that may import these
+OWNERS = {"mmap": "filemap", "sqlite3": "catalog", "fcntl": "fileio", "tempfile": "cli"}
+
+
+def _imports(path: Path) -> set[str]:
+    """Return the dotted names that a module imports at run time, relative ones resolved."""
+    found = set()
+    tree = ast.parse(path.read_text())
+    package = ("mmapstore", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = list(package[: len(package) - node.level + 1]) if node.level else []
+            base += node.module.split(".") if node.module else []
+            found.add(".".join(base))
+            found |= {".".join([*base, alias.name]) for alias in node.names}
+    return found
+
+
+def _modules() -> dict[str, Path]:
+    return {path.stem: path for path in PACKAGE.glob("*.py") if not path.stem.startswith("__")}
+
+
+def test_every_module_has_a_place_in_the_order():
+    assert sorted(_modules()) == sorted(LAYERS)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_module_imports_only_what_stands_above_it(name):
+    above = set(LAYERS[: LAYERS.index(name)])
+    imported = {
+        dotted.split(".")[1]
+        for dotted in _imports(_modules()[name])
+        if dotted.startswith("mmapstore.")
+    }
+    assert imported <= above
+
+
+@pytest.mark.parametrize(("library", "owner"), OWNERS.items())
+def test_only_its_owner_imports_a_library(library, owner):
+    users = {
+        path.relative_to(PACKAGE).with_suffix("").parts[0]
+        for path in PACKAGE.rglob("*.py")
+        if library in {dotted.split(".")[0] for dotted in _imports(path)}
+    }
+    assert users <= {owner}
+
+
+def _calls(path: Path, names: set[str]) -> set[str]:
+    return {
+        node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute | ast.Name)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id) in names
+    }
+
+
+def test_only_fileio_syncs_renames_and_locks():
+    durable = {"fsync", "fdatasync", "rename", "replace_file", "flock", "lockf"}
+    users = {path.stem for path in PACKAGE.rglob("*.py") if _calls(path, durable)}
+    assert users <= {"fileio"}
+
+
+def test_only_the_command_line_prints():
+    users = {path for path in PACKAGE.rglob("*.py") if _calls(path, {"print"})}
+    assert all("cli" in path.parts for path in users)
+
+
+def test_importing_the_library_loads_neither_sqlite_nor_the_command_line():
+    import subprocess
+    import sys
+
+    code = "import sys, mmapstore; print(sorted({'sqlite3', 'click', 'rich'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

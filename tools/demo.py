@@ -1,0 +1,128 @@
+"""A look at what the library is for: two generated transcripts, opened, paged, compared.
+
+The files are those of the decision record behind the layout index: 3,000 messages
+in 32 MB and 12,000 in 129 MB. Each is opened cold and warm and paged back to its
+first message, and every time is put beside parsing the whole file. Times are the
+best of several rounds on a warm page cache.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import mmapstore
+from tools.gen_synthetic import RECORDS_LARGE, RECORDS_SMALL, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tools.gen_synthetic import Spec
+
+FOLDER = Path(".demo")
+ROUNDS = 7
+
+
+def main() -> None:
+    """Generate the files if they are not there, then show and measure."""
+    console = Console()
+    paths = [
+        generated(FOLDER / "records-3000.jsonl", RECORDS_SMALL),
+        generated(FOLDER / "records-12000.jsonl", RECORDS_LARGE),
+    ]
+    show_newest(console, paths[-1])
+    table = Table(title="milliseconds, best of several rounds, page cache warm")
+    table.add_column("what")
+    for path in paths:
+        table.add_column(f"{path.name}, {path.stat().st_size / 1e6:.0f} MB", justify="right")
+    for what, measured in (
+        ("open cold: one pass over the bytes", cold),
+        ("newest 100 messages, decoded, warm", warm),
+        ("the page before it", older),
+        ("page back to the first message, all pages", paged_back),
+        ("for comparison: parse every line, keep the newest 100", parse_all),
+    ):
+        table.add_row(what, *(f"{best(measured, path):.2f}" for path in paths))
+    console.print(table)
+
+
+def generated(path: Path, spec: Spec) -> Path:
+    """Return `path`, written from `spec` unless it already is there."""
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        with Progress(transient=True) as bar:
+            task = bar.add_task(f"generating {path}", total=spec.nbytes)
+            write(spec, path, progress=lambda done, _: bar.update(task, completed=done))
+    return path
+
+
+def show_newest(console: Console, path: Path) -> None:
+    """Print the newest three messages, clipped."""
+    with mmapstore.open(path) as t:
+        window = t.window(limit=3)
+        console.print(f"{path}: {t.message_count:,} messages, the newest {len(window)}:")
+        for position, message in zip(window.message_positions, window.messages, strict=True):
+            text = " ".join(t.dialect.text(message).split())[:60]
+            console.print(f"  {position:>6}  {t.dialect.role(message):<9}  {text}", highlight=False)
+
+
+def cold(path: Path) -> Callable[[], object]:
+    """Return what opens a transcript that nothing is known of."""
+    return lambda: mmapstore.open(path).close()
+
+
+def warm(path: Path) -> Callable[[], object]:
+    """Return what refreshes and decodes the newest page of an open transcript."""
+    t = mmapstore.open(path)
+    return lambda: (t.refresh(), t.window(limit=100).messages)
+
+
+def older(path: Path) -> Callable[[], object]:
+    """Return what decodes the second newest page."""
+    t = mmapstore.open(path)
+    start = t.window(limit=100).start
+    return lambda: t.window(before=start, limit=100).messages
+
+
+def paged_back(path: Path) -> Callable[[], object]:
+    """Return what walks back through the lines of every page to position 0."""
+    t = mmapstore.open(path)
+
+    def walk() -> None:
+        window = t.window(limit=100)
+        while window.has_before:
+            window = t.window(before=window.start, limit=100)
+        assert window.start == 0
+
+    return walk
+
+
+def parse_all(path: Path) -> Callable[[], object]:
+    """Return what a tool without a layout does for the newest page."""
+
+    def parse() -> list[object]:
+        with path.open("rb") as file:
+            return [orjson.loads(line) for line in file][-100:]
+
+    return parse
+
+
+def best(measured: Callable[[Path], Callable[[], object]], path: Path) -> float:
+    """Return the shortest of several runs, milliseconds."""
+    run = measured(path)
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter_ns()
+        run()
+        times.append(time.perf_counter_ns() - began)
+    return min(times) / 1e6
+
+
+if __name__ == "__main__":
+    main()
