@@ -9,12 +9,9 @@ bytes alone: not on the locale, the platform's codec or the way the line was rea
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -50,7 +47,7 @@ def decode_object(line: bytes | memoryview) -> dict[str, Any]:
 
 
 def decode_lines(
-    memory: memoryview, extents: Iterable[tuple[int, int]]
+    memory: memoryview, starts: list[int], ends: list[int]
 ) -> list[dict[str, Any] | UndecodableError]:
     """Return the object that each line holds, or why it holds none.
 
@@ -58,25 +55,24 @@ def decode_lines(
     ----------
     memory : memoryview
         Holds the lines.
-    extents : iterable of (start, end)
-        Where they are, half-open, without a byte order mark.
+    starts, ends : list of int
+        Where they are, half-open.
     """
-    # The loop of every decoded window: one call a line where nothing is wrong.
+    # The loop of every decoded window: where nothing is wrong, one call a line.
     loads = orjson.loads
+    try:
+        records = [loads(memory[start:end]) for start, end in zip(starts, ends, strict=True)]
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        if set(map(type, records)) <= {dict}:
+            return records
     found: list[dict[str, Any] | UndecodableError] = []
-    append = found.append
-    for start, end in extents:
+    for start, end in zip(starts, ends, strict=True):
         try:
-            record = loads(memory[start:end])
-        except orjson.JSONDecodeError:
-            record = None
-        if type(record) is dict:
-            append(record)
-            continue
-        try:
-            append(decode_object(memory[start:end]))
+            found.append(decode_object(memory[start:end]))
         except UndecodableError as error:
-            append(error)
+            found.append(error)
     return found
 
 

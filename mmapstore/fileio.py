@@ -12,13 +12,12 @@ import functools
 import os
 import stat
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import NotATranscriptError
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """Identity and last change of a file, as ``fstat`` of an open descriptor gives them.
 
     Attributes

@@ -9,7 +9,7 @@ nowhere else. A layout that fails the check no longer describes the file.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
     from .filemap import FileBytes, Run
     from .identity import Identities
     from .layout import Extents, Layout
-    from .probe import Offsets
     from .review import ReviewStates
 
 _OPEN_BRACE = 0x7B
 _LINE_FEED = 0x0A
 #: lines without a readable id that an error looks at for its hint
 _UNRESOLVED_LOOKED_AT = 1000
-#: lines shorter than this on average are checked together, by counting newlines
-_CHECKED_TOGETHER_NBYTES = 4096
 
 
 class Damaged(NamedTuple):
@@ -147,22 +144,21 @@ class Generation:
             hint="refresh() reads it anew",
         )
 
-    def _check_all(self, run: Run, starts: Offsets, ends: Offsets) -> None:
-        """Check lines of a run, given by their extents in it, as :meth:`check` does."""
-        octets = run.octets
-        first, last = int(starts[0]), int(ends[-1])
-        if (
-            last - first < _CHECKED_TOGETHER_NBYTES * len(starts)
-            and last <= len(octets)
-            and last - first == int((ends - starts).sum())
-            and np.count_nonzero(octets[first:last] == _LINE_FEED) == len(starts)
-            and (octets[ends - 1] == _LINE_FEED).all()
-            and (octets[starts] == _OPEN_BRACE).all()
-            and (first + run.base == 0 or octets[first - 1] == _LINE_FEED)
-        ):
-            return
-        for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
-            self.check(run, low + run.base, high + run.base)
+    def _check_all(self, run: Run, starts: list[int], lasts: list[int]) -> None:
+        """Check lines of a run, given by first and last byte in it, but for being objects.
+
+        What decodes to an object is one; the rest is what :meth:`check` checks, in one call
+        a line.
+        """
+        if list(map(run.buffer.find, repeat(NEWLINE), starts)) != lasts:
+            for start, last in zip(starts, lasts, strict=True):
+                self.check(run, run.base + start, run.base + last + 1)
+        # Behind a line that was checked a line begins: of adjacent ones the first is looked at.
+        nbytes = sum(lasts) - sum(starts) + len(starts)
+        adjacent = nbytes == lasts[-1] + 1 - starts[0]
+        for start in starts[:1] if adjacent else starts:
+            if run.base + start and run.buffer[start - 1] != _LINE_FEED:
+                self.doubt(run.base + start)
 
     # -- records ----------------------------------------------------------------------
 
@@ -185,13 +181,15 @@ class Generation:
     def _decode_run(
         self, extents: Extents, start: int, stop: int, run: Run
     ) -> list[dict[str, Any] | UndecodableError]:
-        starts = extents.starts[start:stop].astype(np.int64) - run.base
-        ends = extents.ends[start:stop].astype(np.int64) - run.base
-        self._check_all(run, starts, ends)
-        lows = starts.tolist()
-        if lows[0] + run.base == 0 and run.view[:3] == BYTE_ORDER_MARK:
-            lows[0] += len(BYTE_ORDER_MARK)
-        return decode_lines(run.view, zip(lows, ends.tolist(), strict=True))
+        firsts = extents.starts[start:stop]
+        if run.base:
+            firsts = firsts - np.uint64(run.base)
+        starts: list[int] = firsts.tolist()
+        lasts: list[int] = (extents.ends[start:stop] - np.uint64(run.base + 1)).tolist()
+        self._check_all(run, starts, lasts)
+        if run.base + starts[0] == 0:
+            starts[0] = lasts[0] - len(_text(run.view[: lasts[0]], 0))
+        return decode_lines(run.view, starts, lasts)
 
     def record(self, extents: Extents, index: int) -> dict[str, Any]:
         """Return one line, decoded, or raise :class:`LineDecodeError`."""

@@ -9,9 +9,9 @@ long as the view lives. Nothing is decoded before it is asked for.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -23,6 +23,13 @@ from .review import overlay
 if TYPE_CHECKING:
     from .filemap import Run
     from .generation import Generation
+
+
+class _Decoded(NamedTuple):
+    messages: list[dict[str, Any]]
+    positions: Sequence[int]
+    ids: Iterable[str]
+    damaged: Sequence[Damaged]
 
 
 class Window:
@@ -70,45 +77,49 @@ class Window:
         return Lines(self._generation, self.start, self.stop)
 
     @cached_property
-    def _decoded(self) -> tuple[list[dict[str, Any]], list[int], list[str], list[Damaged]]:
+    def _decoded(self) -> _Decoded:
+        generation = self._generation
+        records = generation.decoded(generation.layout.messages, self.start, self.stop)
+        decoded = self._all_distinct(records) or self._one_by_one(records)
+        if len(generation.layout.reviews):
+            states = generation.review_states
+            for message in decoded.messages:
+                overlay(message, states)
+        return decoded
+
+    def _all_distinct(self, records: list[dict[str, Any] | UndecodableError]) -> _Decoded | None:
+        """Return the records as they are if each decodes and has an id of its own, else None."""
+        key = self._generation.dialect.id_path.key
+        try:
+            by_id = {record[key]: record for record in records}  # type: ignore[index]
+            "".join(by_id)
+        except (KeyError, TypeError):
+            return None
+        if len(by_id) != len(records) or "" in by_id:
+            return None
+        return _Decoded(records, range(self.start, self.stop), by_id, ())  # type: ignore[arg-type]
+
+    def _one_by_one(self, records: list[dict[str, Any] | UndecodableError]) -> _Decoded:
         generation = self._generation
         offsets = generation.layout.messages.starts
-        dialect = generation.dialect
-        records = generation.decoded(generation.layout.messages, self.start, self.stop)
-        messages, positions, ids = self._all_intact(records)
-        damaged: list[Damaged] = []
+        messages: list[dict[str, Any]] = []
+        positions: list[int] = []
         place: dict[str, int] = {}
-        for position, record in enumerate(records if not ids else (), self.start):
+        damaged: list[Damaged] = []
+        for position, record in enumerate(records, self.start):
+            offset = int(offsets[position])
             if isinstance(record, UndecodableError):
-                damaged.append(Damaged(position, int(offsets[position]), str(record)))
+                damaged.append(Damaged(position, offset, str(record)))
                 continue
-            message_id = dialect.id(record) or offset_address(int(offsets[position]))
+            message_id = generation.dialect.id(record) or offset_address(offset)
             # a repeated id keeps its first place and takes its last content
             index = place.setdefault(message_id, len(messages))
             if index < len(messages):
                 messages[index] = record
-                continue
-            messages.append(record)
-            positions.append(position)
-            ids.append(message_id)
-        if len(generation.layout.reviews):
-            states = generation.review_states
-            for message in messages:
-                overlay(message, states)
-        return messages, positions, ids, damaged
-
-    def _all_intact(
-        self, records: list[dict[str, Any] | UndecodableError]
-    ) -> tuple[list[dict[str, Any]], list[int], list[str]]:
-        """Return the records as they are if each has an id of its own, else nothing."""
-        key = self._generation.dialect.id_path.key
-        try:
-            ids = [record[key] for record in records]  # type: ignore[index]
-        except (KeyError, TypeError):
-            return [], [], []
-        if set(map(type, ids)) != {str} or len(set(ids)) != len(ids) or "" in ids:
-            return [], [], []
-        return records, list(range(self.start, self.stop)), ids  # type: ignore[return-value]
+            else:
+                messages.append(record)
+                positions.append(position)
+        return _Decoded(messages, positions, place, damaged)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -117,17 +128,17 @@ class Window:
         A repeated id is shown once, at its first place with its last content; damaged
         lines are left out, see :attr:`damaged`.
         """
-        return self._decoded[0]
+        return self._decoded.messages
 
     @property
     def message_positions(self) -> list[int]:
         """The position of each of :attr:`messages`; of a repeated id the first."""
-        return self._decoded[1]
+        return list(self._decoded.positions)
 
     @property
     def message_ids(self) -> list[str]:
         """The id of each of :attr:`messages`; ``@<offset>`` where it has none."""
-        return self._decoded[2]
+        return list(self._decoded.ids)
 
     @cached_property
     def damaged(self) -> list[Damaged]:
@@ -136,7 +147,7 @@ class Window:
         The position is None for a line that is not a message.
         """
         layout = self._generation.layout
-        found = list(self._decoded[3])
+        found = list(self._decoded.damaged)
         for extents in (layout.compactions, layout.reviews):
             found += [
                 Damaged(None, int(extents.starts[index]), str(record))
@@ -167,6 +178,9 @@ class Lines(Sequence[memoryview]):
         self._stop = stop
         self._run: Run | None = None
         self._run_start = self._run_stop = start
+        if generation.source.access == "mmap":
+            self._run = generation.source.run(0, 0)
+            self._run_stop = stop
 
     def __len__(self) -> int:
         """Return the number of lines."""
