@@ -1,7 +1,7 @@
 """One line to one JSON object, or the reason why not.
 
 orjson first; what it refuses goes to the standard library's json over strict
-UTF-8 text, which also takes lone surrogate escapes, NaN and numbers of any size.
+UTF-8 text, which also takes lone surrogate escapes, NaN and numbers out of range.
 A line that neither turns into one object is damaged. The verdict depends on the
 bytes alone: not on the locale, the platform's codec or the way the line was reached.
 """
@@ -9,7 +9,7 @@ bytes alone: not on the locale, the platform's codec or the way the line was rea
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,6 +18,19 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 class UndecodableError(ValueError):
     """Is raised, inside the package, with the reason why a line is damaged."""
+
+
+class Undecodable(NamedTuple):
+    """Stands in a list of records for a line that is damaged.
+
+    Attributes
+    ----------
+    reason : str
+        What the decoder objected to.
+    """
+
+    # not the exception: its traceback would hold the list that holds it
+    reason: str
 
 
 def decode_object(line: bytes | memoryview) -> dict[str, Any]:
@@ -48,7 +61,7 @@ def decode_object(line: bytes | memoryview) -> dict[str, Any]:
 
 def decode_lines(
     memory: memoryview, starts: list[int], ends: list[int]
-) -> list[dict[str, Any] | UndecodableError]:
+) -> list[dict[str, Any] | Undecodable]:
     """Return the object that each line holds, or why it holds none.
 
     Parameters
@@ -67,12 +80,12 @@ def decode_lines(
     else:
         if set(map(type, records)) <= {dict}:
             return records
-    found: list[dict[str, Any] | UndecodableError] = []
+    found: list[dict[str, Any] | Undecodable] = []
     for start, end in zip(starts, ends, strict=True):
         try:
             found.append(decode_object(memory[start:end]))
         except UndecodableError as error:
-            found.append(error)
+            found.append(Undecodable(str(error)))
     return found
 
 

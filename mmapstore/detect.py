@@ -62,21 +62,16 @@ def check_is_transcript(path: str, head: bytes) -> None:
     NotATranscriptError
         In `head` some line, complete or not, is not blank and none begins with ``{``.
     """
-    lines = [line for line in _lines(head) if line.strip()]
-    if not lines or any(object_start(line) >= 0 for line in lines):
-        return
     if head.startswith(_ZSTD_MAGIC):
         raise NotATranscriptError(
             "compressed with zstd", path=path, hint="unpack it first: zstd -d FILE.jsonl.zst"
         )
+    lines = [line for line in _lines(head) if line.strip(b" \t\r\n")]
+    if not lines or any(object_start(line) >= 0 for line in lines):
+        return
     raise NotATranscriptError(
         f"no line in the first {len(head)} bytes begins with a JSON object", path=path, offset=0
     )
-
-
-def is_blank(head: bytes) -> bool:
-    """Whether nothing in `head` tells a dialect yet: the file is to be judged again."""
-    return not head.strip(b" \t\r\n")
 
 
 def _lines(head: bytes) -> list[bytes]:

@@ -12,9 +12,12 @@ import functools
 import os
 import stat
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import NotATranscriptError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Stamp(NamedTuple):
@@ -62,9 +65,10 @@ class Descriptor:
         self.fd = fd
         self.path = path
 
-    def __del__(self) -> None:
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
         """Close the descriptor."""
-        os.close(self.fd)
+        # bound early: at the interpreter's end the module's own names may be gone
+        _close(self.fd)
 
     def stamp(self) -> Stamp:
         """Return the stamp of the open file."""

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import identity
-from .decode import BYTE_ORDER_MARK, UndecodableError, decode_lines, decode_object
+from .decode import (
+    BYTE_ORDER_MARK,
+    Undecodable,
+    UndecodableError,
+    decode_lines,
+    decode_object,
+)
 from .errors import LineDecodeError, MessageNotFoundError, TranscriptChangedError
 from .keys import object_start
 from .review import overlay, replay
@@ -164,23 +170,23 @@ class Generation:
 
     def records(
         self, extents: Extents, start: int, stop: int
-    ) -> Iterator[tuple[int, dict[str, Any] | UndecodableError]]:
+    ) -> Iterator[tuple[int, dict[str, Any] | Undecodable]]:
         """Yield (index, decoded line or why it does not decode) of lines [start, stop)."""
         for first, end, run in self.runs(extents, start, stop):
             yield from enumerate(self._decode_run(extents, first, end, run), first)
 
     def decoded(
         self, extents: Extents, start: int, stop: int
-    ) -> list[dict[str, Any] | UndecodableError]:
+    ) -> list[dict[str, Any] | Undecodable]:
         """Return what :meth:`records` yields, without the indices."""
-        found: list[dict[str, Any] | UndecodableError] = []
+        found: list[dict[str, Any] | Undecodable] = []
         for first, end, run in self.runs(extents, start, stop):
             found += self._decode_run(extents, first, end, run)
         return found
 
     def _decode_run(
         self, extents: Extents, start: int, stop: int, run: Run
-    ) -> list[dict[str, Any] | UndecodableError]:
+    ) -> list[dict[str, Any] | Undecodable]:
         firsts = extents.starts[start:stop]
         if run.base:
             firsts = firsts - np.uint64(run.base)
@@ -225,6 +231,16 @@ class Generation:
         reviews = self.layout.reviews
         found = self.records(reviews, 0, len(reviews))
         return replay(record for _, record in found if isinstance(record, dict))
+
+    @cached_property
+    def damaged_aside(self) -> list[Damaged]:
+        """The checkpoint and review-state lines that do not decode."""
+        return [
+            Damaged(None, int(extents.starts[index]), record.reason)
+            for extents in (self.layout.compactions, self.layout.reviews)
+            for index, record in self.records(extents, 0, len(extents))
+            if isinstance(record, Undecodable)
+        ]
 
     def message(self, position: int) -> dict[str, Any]:
         """Return the effective message at a position, or raise :class:`LineDecodeError`."""

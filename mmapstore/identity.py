@@ -16,6 +16,7 @@ import numpy as np
 
 from .decode import UndecodableError, decode_value
 from .dialect import Probe
+from .errors import TranscriptChangedError
 from .keys import find_path, token_at
 from .probe import VALUE_NBYTES, blocks, string_values
 
@@ -86,6 +87,13 @@ def build(source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
     resolved = np.zeros(count, dtype=np.bool_)
     for first, stop in spans(messages, 0, count):
         run = source.run(int(messages.starts[first]), int(messages.ends[stop - 1]))
+        if run.base + len(run.octets) < messages.ends[stop - 1]:
+            raise TranscriptChangedError(
+                "the file has become shorter",
+                path=source.descriptor.path,
+                offset=run.base + len(run.octets),
+                hint="refresh() reads it anew",
+            )
         starts = messages.starts[first:stop].astype(np.int64) - run.base
         ends = messages.ends[first:stop].astype(np.int64) - run.base
         for index, message_id in enumerate(_ids(run.buffer, starts, ends, dialect), first):

@@ -12,12 +12,13 @@ import enum
 import operator
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from . import detect, layout, verify
-from .decode import UndecodableError
+from .decode import Undecodable
 from .dialect import GENERIC, dialect_named
 from .errors import PositionError
 from .fileio import Stamp, on_remote_filesystem, open_regular, stamp_of
@@ -117,6 +118,8 @@ class Transcript:
             raise ValueError(message)
         self._asked = None if dialect is None else dialect_named(dialect)
         self.path = os.fsdecode(path)
+        # a later change of the working directory must not lead refresh() elsewhere
+        self._absolute = str(Path(self.path).absolute())
         self._access = access
         self._trust = trust
         self._progress = progress
@@ -259,10 +262,9 @@ class Transcript:
             stop = total if before is None else min(_at_least(before, 0, "before"), total)
             start = max(0, stop - span)
             anchor = stop - 1
-        if max_nbytes is not None and start < stop:
-            start, stop = _cut(
-                generation.layout, start, stop, anchor, _at_least(max_nbytes, 1, "max_nbytes")
-            )
+        if max_nbytes is not None:
+            room = _at_least(max_nbytes, 1, "max_nbytes")
+            start, stop = _cut(generation.layout, start, stop, anchor, room)
         return Window(generation, start, stop)
 
     def iter(
@@ -394,7 +396,7 @@ class Transcript:
         is growth of the same file and the caller vouched for it with ``trust``.
         """
         generation = self._now
-        stamp = stamp_of(os.stat(self.path))
+        stamp = stamp_of(os.stat(self._absolute))
         if stamp == generation.layout.stamp and not generation.doubted:
             return Refresh.SAME
         with self._lock:
@@ -407,7 +409,7 @@ class Transcript:
         known = current.layout.stamp
         descriptor = current.source.descriptor
         if not stamp.same_file(known):
-            descriptor = open_regular(self.path)
+            descriptor = open_regular(self._absolute)
         stamp = descriptor.stamp()
         self._has_shrunk |= stamp.same_file(known) and stamp.nbytes < known.nbytes
         number = current.number + 1
@@ -415,7 +417,7 @@ class Transcript:
             self._trust == "append-only"
             and not current.doubted
             and stamp.same_file(known)
-            and stamp.nbytes >= known.nbytes
+            and stamp.nbytes > known.nbytes
             and not self._unclaimed(current.layout)
         ):
             source = self._source(descriptor, stamp, current.dialect)
@@ -461,7 +463,7 @@ def _effective(
     for first, end in reversed(parts) if reverse else parts:
         records = generation.decoded(messages, first, end)
         for record in reversed(records) if reverse else records:
-            if isinstance(record, UndecodableError):
+            if isinstance(record, Undecodable):
                 continue
             if len(generation.layout.reviews):
                 overlay(record, generation.review_states)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from .decode import UndecodableError
+from .decode import Undecodable
 from .generation import Damaged
 from .identity import offset_address
 from .review import overlay
@@ -87,7 +87,7 @@ class Window:
                 overlay(message, states)
         return decoded
 
-    def _all_distinct(self, records: list[dict[str, Any] | UndecodableError]) -> _Decoded | None:
+    def _all_distinct(self, records: list[dict[str, Any] | Undecodable]) -> _Decoded | None:
         """Return the records as they are if each decodes and has an id of its own, else None."""
         key = self._generation.dialect.id_path.key
         try:
@@ -99,7 +99,7 @@ class Window:
             return None
         return _Decoded(records, range(self.start, self.stop), by_id, ())  # type: ignore[arg-type]
 
-    def _one_by_one(self, records: list[dict[str, Any] | UndecodableError]) -> _Decoded:
+    def _one_by_one(self, records: list[dict[str, Any] | Undecodable]) -> _Decoded:
         generation = self._generation
         offsets = generation.layout.messages.starts
         messages: list[dict[str, Any]] = []
@@ -108,8 +108,8 @@ class Window:
         damaged: list[Damaged] = []
         for position, record in enumerate(records, self.start):
             offset = int(offsets[position])
-            if isinstance(record, UndecodableError):
-                damaged.append(Damaged(position, offset, str(record)))
+            if isinstance(record, Undecodable):
+                damaged.append(Damaged(position, offset, record.reason))
                 continue
             message_id = generation.dialect.id(record) or offset_address(offset)
             # a repeated id keeps its first place and takes its last content
@@ -144,17 +144,10 @@ class Window:
     def damaged(self) -> list[Damaged]:
         """The lines that do not decode: of this window, and of the checkpoints and review states.
 
-        The position is None for a line that is not a message.
+        The position is None for a line that is not a message; those are looked for once a
+        generation, by decoding all checkpoints and review states.
         """
-        layout = self._generation.layout
-        found = list(self._decoded.damaged)
-        for extents in (layout.compactions, layout.reviews):
-            found += [
-                Damaged(None, int(extents.starts[index]), str(record))
-                for index, record in self._generation.records(extents, 0, len(extents))
-                if isinstance(record, UndecodableError)
-            ]
-        return found
+        return [*self._decoded.damaged, *self._generation.damaged_aside]
 
     @cached_property
     def compactions(self) -> Checkpoints:
@@ -232,7 +225,7 @@ class Checkpoints(Sequence[dict[str, Any]]):
             layout = self._generation.layout
             line = int(layout.checkpoints[checkpoint])
             ((_, record),) = self._generation.records(layout.compactions, line, line + 1)
-            self._known[checkpoint] = None if isinstance(record, UndecodableError) else record
+            self._known[checkpoint] = None if isinstance(record, Undecodable) else record
         return self._known[checkpoint]
 
     @cached_property

@@ -1,0 +1,122 @@
+"""A message for people: its head line, and in a few words what it holds besides text.
+
+What an agent puts beside text is found by the names that agents use for lists of
+parts, in whatever dialect; nothing is assumed of a part but that it is an object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .jsonline import encode
+from .output import styled
+from .visible import clipped, on_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..dialect import Dialect
+
+_BODIES = ("message", "payload", "data", "event")
+_PART_LISTS = ("blocks", "content", "parts", "part", "toolCalls", "tool_calls", "toolRequests")
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text"})
+_NAMES = ("name", "toolName", "tool_name")
+#: where a part's substance is, most telling first
+_SUBSTANCE = (
+    "input",
+    "arguments",
+    "args",
+    "output",
+    "response",
+    "content",
+    "result",
+    "thinking",
+    "think",
+    "text",
+)
+_STYLES = {"user": "bold green", "human": "bold green", "assistant": "bold cyan"}
+
+_SNIPPET_CHARACTERS = 72
+_PARTS_NAMED = 4
+_FIELDS_NAMED = 12
+
+
+def head(
+    dialect: Dialect,
+    message: dict[str, Any],
+    position: int | None = None,
+    message_id: str | None = None,
+) -> str:
+    """Return the line that stands over a message: position, role, time, id."""
+    role = dialect.role(message) or "-"
+    time = dialect.time(message) or "-"
+    place = "-" if position is None else str(position)
+    words = [place, *map(on_one_line, (role, time, message_id or dialect.id(message) or "-"))]
+    words[1] = styled(words[1], _STYLES.get(role, "bold yellow"))
+    return "  ".join(words)
+
+
+def parts(message: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what a message holds besides text: (a name for it, the part)."""
+    bodies = [message, *(message.get(name) for name in _BODIES)]
+    for body in bodies:
+        if not isinstance(body, dict):
+            continue
+        for place in _PART_LISTS:
+            found = body.get(place)
+            for part in found if isinstance(found, list) else [found]:
+                if isinstance(part, dict) and not _is_text(part):
+                    yield _name(part, place), part
+
+
+def summary(message: dict[str, Any]) -> str:
+    """Return on one line what a message holds besides text; empty if that is nothing."""
+    found = list(parts(message))
+    words = [f"[{on_one_line(_phrase(name, part))}]" for name, part in found[:_PARTS_NAMED]]
+    if len(found) > _PARTS_NAMED:
+        words.append(f"and {len(found) - _PARTS_NAMED} more")
+    return " ".join(words)
+
+
+def fields(message: dict[str, Any]) -> str:
+    """Return on one line which fields a message has, for one that holds nothing else."""
+    named = ", ".join(list(message)[:_FIELDS_NAMED]) or "none"
+    return on_one_line(f"[no text; fields: {named}]")
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    kind = part.get("type")
+    if isinstance(kind, str):
+        return kind in _TEXT_TYPES
+    return isinstance(part.get("text"), str)
+
+
+def _name(part: dict[str, Any], place: str) -> str:
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        # a part without a type is often one key that names it
+        inner = [key for key, value in part.items() if isinstance(value, dict)]
+        kind = inner[0] if len(part) == 1 and inner else place
+    tool = _first(part, _NAMES)
+    return f"{kind} {tool}" if isinstance(tool, str) else kind
+
+
+def _phrase(name: str, part: dict[str, Any]) -> str:
+    substance = _first(part, _SUBSTANCE)
+    if isinstance(substance, list):
+        texts = [item["text"] for item in substance if isinstance(item, dict) and "text" in item]
+        substance = texts[0] if texts else substance
+    if substance in (None, "", [], {}):
+        return name
+    text = substance if isinstance(substance, str) else encode(substance).decode()
+    # of a text of megabytes no more is looked at than can be shown
+    words = " ".join(clipped(text, characters=1000, lines=20).split())
+    shown = words[:_SNIPPET_CHARACTERS]
+    return f"{name}: {shown}{'...' if shown != words else ''}"
+
+
+def _first(part: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    values = list(part.values())
+    if len(values) == 1 and isinstance(values[0], dict):
+        part = values[0]
+    return next((part[key] for key in keys if part.get(key) is not None), None)

@@ -1,0 +1,56 @@
+"""``mmapstore info``: what a file is, in numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from . import output
+from .jsonline import encode
+from .opening import file_argument, json_option, reads_transcript
+from .visible import on_one_line
+
+if TYPE_CHECKING:
+    from .. import Transcript
+
+
+@click.command()
+@file_argument
+@json_option
+@reads_transcript
+def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
+    """Print dialect, sizes and counts of FILE.
+
+    lines = messages + compaction_lines + review_states + other; compactions counts
+    checkpoints, of which some agents write two lines each. torn_nbytes is the size of an
+    unterminated last line, which counts as nothing else.
+    """
+    layout = transcript.layout
+    messages = transcript.message_count
+    compaction_lines = len(layout.compaction_offsets)
+    review_states = len(layout.review_offsets)
+    facts: dict[str, str | int] = {
+        "path": name,
+        "dialect": transcript.dialect.name,
+        "nbytes": transcript.nbytes,
+        "file_len": layout.file_len,
+        "torn_nbytes": transcript.torn_nbytes,
+        "lines": layout.line_count,
+        "messages": messages,
+        "compactions": len(layout.checkpoints),
+        "compaction_lines": compaction_lines,
+        "review_states": review_states,
+        "other": layout.line_count - messages - compaction_lines - review_states,
+        "cache": "off",
+        "access": transcript.access,
+    }
+    if as_json:
+        output.write(encode(facts) + b"\n")
+    else:
+        output.table({key: _shown(value) for key, value in facts.items()})
+    return 0
+
+
+def _shown(value: str | int) -> str:
+    return f"{value:,}" if isinstance(value, int) else on_one_line(value)

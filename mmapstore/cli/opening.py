@@ -1,0 +1,99 @@
+"""FILE to an open transcript: what every verb begins with, and its options.
+
+``-`` stands for standard input, which is spooled into a file without a name, so that
+nothing is left behind whatever happens. A file that was named is only ever read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import shutil
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import mmapstore
+
+from ..dialect import DIALECTS
+from . import output
+from .bar import Bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..transcript import Access
+
+#: as FILE: standard input
+STDIN = "-"
+
+file_argument = click.argument("file", metavar="FILE")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+
+
+def reads_transcript(verb: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb that has a :data:`file_argument` the options of opening it.
+
+    The verb is called with the open transcript and the name to call it by.
+    """
+
+    @click.option(
+        "--dialect",
+        type=click.Choice([dialect.name for dialect in DIALECTS]),
+        metavar="NAME",
+        help="Which agent's dialect FILE is in; recognised when not given.",
+    )
+    @click.option(
+        "--access",
+        type=click.Choice(["auto", "mmap", "pread"]),
+        default="auto",
+        show_default=True,
+        help="How to read FILE.",
+    )
+    @functools.wraps(verb)
+    def command(file: str, dialect: str | None, access: Access, **options: Any) -> int:
+        name = output.shown_path(file)
+        with opened(file, dialect, access) as transcript:
+            return verb(transcript, name, **options)
+
+    return command
+
+
+@contextlib.contextmanager
+def opened(file: str, dialect: str | None, access: Access) -> Iterator[mmapstore.Transcript]:
+    """Open a transcript, or standard input, showing a bar if that takes long."""
+    with contextlib.ExitStack() as stack:
+        path = file
+        if file == STDIN:
+            # by its descriptor: the file has no name, so nothing can be left behind
+            path = f"/dev/fd/{stack.enter_context(_spooled())}"
+        try:
+            with Bar("reading") as bar:
+                transcript = mmapstore.open(path, dialect=dialect, access=access, progress=bar)
+            yield stack.enter_context(transcript)
+        except mmapstore.MmapStoreError as error:
+            error.path = file if error.path == path else error.path
+            raise
+
+
+@contextlib.contextmanager
+def _spooled() -> Iterator[int]:
+    """Give the descriptor of a file without a name that holds what standard input held."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    with tempfile.TemporaryFile() as spool:
+        shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
+        spool.flush()
+        yield spool.fileno()
+
+
+def mention_torn_tail(transcript: mmapstore.Transcript, name: str, *, hint: str = "") -> None:
+    """Say on standard error that the last line is unterminated, if it is."""
+    if transcript.torn_nbytes:
+        output.note(
+            f"{name}: the last line is unterminated, {transcript.torn_nbytes:,} bytes that "
+            f"are not data yet (at byte {transcript.layout.file_len}){hint}"
+        )

@@ -1,0 +1,629 @@
+"""The command line: what each verb prints and where, and what each exit code means."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("click", reason="the command line is an extra")
+pytest.importorskip("rich", reason="the command line is an extra")
+
+import mmapstore
+from mmapstore.cli import main, opening, output
+from mmapstore.cli import tail as tail_module
+from mmapstore.cli.run import EXIT_CODES, app
+
+ROOT = Path(__file__).parent.parent
+REAL = Path(os.environ.get("MMAPSTORE_REAL_TRANSCRIPTS", ROOT / "../shared/transcripts"))
+
+VERBS = sorted(app.commands)
+
+
+def _message(number, text=None, **more):
+    blocks = [] if text is None else [{"type": "text", "text": text}]
+    return {
+        "type": "message",
+        "id": f"m{number}",
+        "role": "user" if number % 2 == 0 else "assistant",
+        "blocks": blocks,
+        "createdAt": f"2026-01-02T03:04:{number:02}Z",
+    } | more
+
+
+HEADER = {"type": "session", "schema": 2, "sessionId": "s", "createdAt": "2026-01-02T03:04:05Z"}
+
+
+def _lines(*records):
+    """Return records as lines; bytes are taken as they are."""
+    return b"".join(
+        record if isinstance(record, bytes) else json.dumps(record).encode() + b"\n"
+        for record in records
+    )
+
+
+class Ran:
+    """What one command did."""
+
+    def __init__(self, code, out, err):
+        self.code = code
+        self.raw = out
+        self.out = out.decode()
+        self.err = err.decode()
+
+    @property
+    def rows(self):
+        assert "\x1b" not in self.out
+        return [_strictly(line) for line in self.out.splitlines()]
+
+
+def _strictly(line):
+    def refuse(name):
+        raise ValueError(name)
+
+    return json.loads(line, parse_constant=refuse)
+
+
+@pytest.fixture
+def run(capsysbinary):
+    """Return a function that runs a command in this process."""
+
+    def run_command(*arguments):
+        capsysbinary.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Ran(code, *capsysbinary.readouterr())
+
+    return run_command
+
+
+@pytest.fixture
+def five(write):
+    """Five messages behind a header, the last but one damaged."""
+    damaged = b'{"type":"message","id":"m3","role":"assistant","blocks":[\n'
+    return write(
+        _lines(HEADER, _message(0, "zero"), _message(1, "one"), _message(2, "two"), damaged)
+        + _lines(_message(4, "four"))
+    )
+
+
+# -- tail ---------------------------------------------------------------------------------
+
+
+def test_tail_prints_position_role_time_id_and_then_the_text(run, write):
+    done = run("tail", write(_lines(HEADER, _message(0, "hello\nthere"))))
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "0  user  2026-01-02T03:04:00Z  m0\n  hello\n  there\n\n"
+
+
+def test_tail_prints_the_newest_ten(run, write):
+    path = write(_lines(HEADER, *(_message(number, "x") for number in range(12))))
+    heads = [line for line in run("tail", path).out.splitlines() if line[:1].isdigit()]
+    assert [int(line.split()[0]) for line in heads] == list(range(2, 12))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "positions"),
+    [
+        # position 3 is damaged: it takes a place and is not shown
+        (["-n", "2"], [4]),
+        (["-n", "3"], [2, 4]),
+        (["--limit", "1"], [4]),
+        (["-n", "all"], [0, 1, 2, 4]),
+        (["-n", "99"], [0, 1, 2, 4]),
+        (["-n", "2", "--before", "2"], [0, 1]),
+        (["--before", "0"], []),
+        (["--before", "99", "-n", "1"], [4]),
+    ],
+)
+def test_tail_limit_and_before(run, five, arguments, positions):
+    rows = run("tail", five, "--json", *arguments).rows
+    assert [row["position"] for row in rows] == positions
+
+
+def test_tail_json_has_one_object_a_message(run, five):
+    row = run("tail", five, "--json", "-n", "1").rows[0]
+    message = _message(4, "four")
+    assert row == {
+        "position": 4,
+        "id": "m4",
+        "role": "user",
+        "time": message["createdAt"],
+        "text": "four",
+        "message": message,
+    }
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_tail_mentions_damaged_lines_with_position_reason_and_offset(run, five, as_json):
+    done = run("tail", five, "-n", "2", *as_json)
+    offset = five.read_bytes().index(b'{"type":"message","id":"m3"')
+    assert done.code == 0
+    assert f"{five}: position 3 is damaged: " in done.err
+    assert f"(at byte {offset})" in done.err
+    assert "m4" in done.out
+    assert "damaged" not in done.out
+
+
+def test_tail_of_undamaged_messages_mentions_no_damage_elsewhere(run, five):
+    assert run("tail", five, "-n", "1").err == ""
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_tail_gives_the_same_in_pages(run, write, monkeypatch, count):
+    path = write(_lines(HEADER, *(_message(number, "x" * number) for number in range(8))))
+    whole = run("tail", path, "-n", "7", "--before", "8").out
+    monkeypatch.setattr(tail_module, "_PAGE_COUNT", count)
+    assert run("tail", path, "-n", "7", "--before", "8").out == whole
+    monkeypatch.setattr(tail_module, "_PAGE_NBYTES", 1)
+    assert run("tail", path, "-n", "7", "--before", "8").out == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-n", "3"], "mmapstore: 5 older messages: --before 5\n"),
+        (["-n", "3", "--before", "5"], "mmapstore: 2 older messages: --before 2\n"),
+        (["-n", "3", "--before", "2"], ""),
+        (["-n", "all"], ""),
+        (["-n", "3", "--json"], ""),
+    ],
+)
+def test_tail_tells_a_person_how_to_go_on(run, write, monkeypatch, arguments, told):
+    path = write(_lines(HEADER, *(_message(number, "x") for number in range(8))))
+    monkeypatch.setattr(tail_module, "_PAGE_COUNT", 2)
+    monkeypatch.setattr(output, "talks", lambda: True)
+    assert run("tail", path, *arguments).err == told
+    monkeypatch.setattr(output, "talks", lambda: False)
+    assert run("tail", path, *arguments).err == ""
+
+
+@pytest.mark.parametrize("text", ["word " * 2000, "line\n" * 100])
+def test_tail_clips_long_text_and_says_so(run, write, text):
+    path = write(_lines(HEADER, _message(0, text)))
+    clipped, full = run("tail", path).out, run("tail", path, "--full").out
+    assert len(clipped) < 1200
+    assert "more characters; --full shows all]" in clipped
+    assert "more characters" not in full
+    assert full.split("\n", 1)[1].replace("  ", "").split() == text.split()
+
+
+def test_tail_json_clips_nothing(run, write):
+    path = write(_lines(HEADER, _message(0, "word " * 2000)))
+    assert run("tail", path, "--json").rows[0]["text"] == "word " * 2000
+
+
+@pytest.mark.parametrize(
+    ("blocks", "summary"),
+    [
+        (
+            [{"type": "tool_call", "name": "edit", "callId": "c", "input": {"path": "a.py"}}],
+            '[tool_call edit: {"path":"a.py"}]',
+        ),
+        (
+            [{"type": "tool_result", "content": [{"type": "text", "text": "two\n words"}]}],
+            "[tool_result: two words]",
+        ),
+        ([{"type": "image"}] * 6, "[image] [image] [image] [image] and 2 more"),
+        ([{"functionCall": {"name": "ls", "args": {"d": "/"}}}], '[functionCall ls: {"d":"/"}]'),
+        ([{"type": "thinking", "thinking": "a" * 100}], f"[thinking: {'a' * 72}...]"),
+        ([], "[no text; fields: type, id, role, blocks, createdAt]"),
+        ([{"type": "te\x1bxt\n"}], "[te\\x1bxt\\n]"),
+        ([17, None, "text"], "[no text; fields: type, id, role, blocks, createdAt]"),
+        ("not a list", None),
+    ],
+)
+def test_tail_sums_up_what_has_no_text(run, write, blocks, summary):
+    done = run("tail", write(_lines(HEADER, _message(0, blocks=blocks))))
+    body = done.out.splitlines()[1:]
+    assert body == [f"  {'not a list' if summary is None else summary}", ""]
+
+
+def test_a_text_cannot_pass_for_the_head_of_a_message(run, write):
+    forged = "7  assistant  2026-01-02T03:04:05Z  m7"
+    done = run("tail", write(_lines(HEADER, _message(0, f"x\n{forged}\r\n{forged}\x0b{forged}"))))
+    assert [line for line in done.out.splitlines() if line.startswith("7")] == []
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_tail_does_not_show_an_unterminated_last_line_but_mentions_it(run, write, as_json):
+    torn = _lines(_message(1, "not yet"))[:-1]
+    path = write(_lines(HEADER, _message(0, "zero")) + torn)
+    done = run("tail", path, *as_json)
+    assert "not yet" not in done.out
+    assert f"{len(torn)} bytes" in done.err
+    assert "--unterminated" in done.err
+    assert done.code == 0
+
+
+@pytest.mark.parametrize(
+    ("torn", "shown"),
+    [
+        (_lines(_message(1, "not yet"))[:-1], "  not yet"),
+        (b'{"type":"message","id":"m1","blo\xff\x1b[2J', r'  {"type":"message","id":"m1","blo\xff'),
+    ],
+)
+def test_tail_shows_it_marked_when_asked(run, write, torn, shown):
+    path = write(_lines(HEADER, _message(0, "zero")) + torn)
+    done = run("tail", path, "--unterminated")
+    mark, *rest = done.out[done.out.index("--- ") :].splitlines()
+    assert "unterminated" in mark
+    assert f"{len(torn)} bytes" in mark
+    assert any(line.startswith(shown) for line in rest)
+    assert f"{len(torn)} bytes" in done.err
+    assert "\x1b" not in done.out
+
+
+def test_tail_marks_it_in_json(run, write):
+    torn = _lines(_message(1, "not yet"))[:-1]
+    path = write(_lines(HEADER, _message(0, "zero")) + torn)
+    settled, row = run("tail", path, "--unterminated", "--json").rows
+    assert "unterminated" not in settled
+    assert (row["unterminated"], row["position"], row["text"]) == (True, None, "not yet")
+    assert row["message"] == _message(1, "not yet")
+    path.write_bytes(_lines(HEADER) + torn[:-1] + b"\xff")
+    (row,) = run("tail", path, "--unterminated", "--json").rows
+    assert (row["unterminated"], row["id"], row["message"]) == (True, None, None)
+    assert row["text"].endswith("\\xff")
+
+
+# -- show ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reference", ["2", "m2"])
+def test_show_takes_a_position_or_an_id(run, five, reference):
+    done = run("show", five, reference)
+    assert done.code == 0
+    head, *body = done.out.splitlines()
+    assert head.startswith("2  user  2026-01-02T03:04:02Z  m2  (")
+    assert body == ["two"]
+
+
+def test_show_takes_a_number_for_an_id_where_told_to(run, write):
+    path = write(_lines(HEADER, _message(0, "by position"), _message(1, "by id", id="0")))
+    assert "by position" in run("show", path, "0").out
+    assert "by id" in run("show", path, "--id", "0").out
+    # more digits than any position has
+    long = "9" * 5000
+    path.write_bytes(_lines(HEADER, _message(0, "long", id=long)))
+    assert "long" in run("show", path, long).out
+
+
+def test_show_takes_the_offset_of_a_message_without_id(run, write):
+    path = write(_lines(HEADER, _message(0, "zero"), {**_message(1, "no id"), "id": None}))
+    offset = path.read_bytes().rindex(b'{"type": "message"')
+    done = run("show", path, f"@{offset}")
+    assert "no id" in done.out
+    assert f"@{offset}" in done.out
+
+
+def test_show_raw_writes_the_exact_bytes(run, five):
+    lines = five.read_bytes().splitlines(keepends=True)[1:]
+    # position 3 is damaged: its bytes can be had all the same
+    for position, line in enumerate(lines):
+        assert run("show", five, position, "--raw").raw == line
+
+
+def test_show_json_prints_the_effective_message(run, write):
+    record = {"snapshotId": "s", "state": "active"}
+    block = {"type": "tool_result", "result": {"details": {"review": record}}}
+    state = {
+        "type": "tool_review_state",
+        "messageId": "m0",
+        "snapshotId": "s",
+        "state": "rolledBack",
+    }
+    path = write(_lines(HEADER, _message(0, blocks=[block], role="tool"), state))
+    (message,) = run("show", path, "m0", "--json").rows
+    assert message["blocks"][0]["result"]["details"]["review"]["state"] == "rolledBack"
+    assert b'"active"' in run("show", path, "m0", "--raw").raw
+
+
+def test_show_prints_a_message_whole(run, write):
+    text = "word " * 5000
+    call = {"type": "tool_call", "name": "edit", "input": {"long": "y" * 5000}}
+    blocks = [{"type": "text", "text": text}, call]
+    done = run("show", write(_lines(HEADER, _message(0, blocks=blocks))), 0)
+    _head, shown, part, *rest = done.out.splitlines()
+    assert shown == text
+    assert part == "--- tool_call edit"
+    assert json.loads("\n".join(rest)) == call
+
+
+def test_show_prints_all_fields_where_there_is_nothing_else(run, write):
+    message = _message(0, meta={"a": [1]})
+    done = run("show", write(_lines(HEADER, message)), 0)
+    assert json.loads(done.out.split("\n", 1)[1]) == message
+
+
+# -- info and verify ----------------------------------------------------------------------
+
+INFO_FIELDS = [
+    "path",
+    "dialect",
+    "nbytes",
+    "file_len",
+    "torn_nbytes",
+    "lines",
+    "messages",
+    "compactions",
+    "compaction_lines",
+    "review_states",
+    "other",
+    "cache",
+    "access",
+]
+
+
+def test_info_counts_every_line_once(run, write):
+    compaction = {"type": "compaction", "id": "c", "summary": "s", "throughMessageId": "m0"}
+    state = {"type": "tool_review_state", "messageId": "m", "snapshotId": "s", "state": "x"}
+    data = _lines(HEADER, _message(0, "x"), compaction, state, state, b"\n", b"{broken\n", b"[]\n")
+    path = write(data + b'{"torn')
+    (facts,) = run("info", path, "--json").rows
+    assert list(facts) == INFO_FIELDS
+    assert facts == {
+        "path": str(path),
+        "dialect": "native",
+        "nbytes": len(data) + 6,
+        "file_len": len(data),
+        "torn_nbytes": 6,
+        "lines": 8,
+        "messages": 1,
+        "compactions": 1,
+        "compaction_lines": 1,
+        "review_states": 2,
+        "other": 4,
+        "cache": "off",
+        "access": facts["access"],
+    }
+    assert facts["access"] in ("mmap", "pread")
+
+
+def test_info_counts_checkpoints_and_their_lines_apart(run, write):
+    message = {"type": "user", "uuid": "u", "message": {"role": "user", "content": "x"}}
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None}
+    summary = {**message, "uuid": "s", "isCompactSummary": True}
+    path = write(_lines({"parentUuid": None, **message}, boundary, summary))
+    (facts,) = run("info", path, "--json").rows
+    assert facts["dialect"] == "claude"
+    assert (facts["compactions"], facts["compaction_lines"]) == (1, 2)
+
+
+def test_info_prints_a_table_for_people(run, five):
+    done = run("info", five)
+    names = [line.split()[0] for line in done.out.splitlines()]
+    assert names == INFO_FIELDS
+    assert len({line.index(line.split()[1]) for line in done.out.splitlines()}) == 1
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("access", ["mmap", "pread"])
+def test_info_tells_the_access_asked_for(run, five, access):
+    (facts,) = run("info", five, "--json", "--access", access).rows
+    assert facts["access"] == access
+
+
+def test_the_dialect_asked_for_is_obeyed(run, five):
+    (facts,) = run("info", five, "--json", "--dialect", "generic").rows
+    assert (facts["dialect"], facts["messages"]) == ("generic", 6)
+
+
+def test_verify_of_an_intact_file_is_a_yes(run, write):
+    path = write(_lines(HEADER, _message(0, "x")))
+    done = run("verify", path)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{path}: 2 lines, 0 damaged or doubtful\n"
+    assert run("verify", path, "--json").raw == b""
+
+
+def test_verify_reports_each_damaged_line(run, five):
+    with five.open("ab") as file:
+        file.write(b'not \x1b json\n{"torn')
+    done = run("verify", five)
+    offset = five.read_bytes().index(b'{"type":"message","id":"m3"')
+    message, other, summary = done.out.splitlines()
+    assert done.code == 1
+    assert message.startswith(f"byte {offset}  line 5  message at position 3: ")
+    assert other.startswith(f"byte {five.read_bytes().index(b'not')}  line 7  other: ")
+    assert summary == f"{five}: 7 lines, 2 damaged or doubtful"
+    assert "6 bytes" in done.err
+
+
+def test_verify_json_has_one_object_a_finding(run, five):
+    done = run("verify", five, "--json")
+    (row,) = done.rows
+    assert done.code == 1
+    assert row.pop("reason")
+    assert row == {
+        "offset": five.read_bytes().index(b'{"type":"message","id":"m3"'),
+        "line_number": 5,
+        "kind": "message",
+        "position": 3,
+    }
+
+
+# -- every verb ---------------------------------------------------------------------------
+
+
+def _call(verb, path):
+    return [verb, path, "0"] if verb == "show" else [verb, path]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(run, verb):
+    done = run(verb, "--help")
+    assert done.code == 0
+    assert done.out.startswith(f"Usage: mmapstore {verb}")
+    assert all(
+        parameter.help for parameter in app.commands[verb].params if parameter.opts[0][0] == "-"
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_verb_reads_standard_input(run, five, monkeypatch, open_fds, verb, as_json):
+    gc.collect()  # what other tests left behind
+    before = open_fds()
+    named = run(*_call(verb, five), *as_json)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(five.read_bytes())))
+    piped = run(*_call(verb, "-"), *as_json)
+    assert piped.code == named.code
+    assert piped.out == named.out.replace(str(five), "-")
+    assert piped.err == named.err.replace(str(five), "-")
+    # a window holds its file for as long as it lives, and damage may make it wait for this
+    gc.collect()
+    assert open_fds() == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_verb_leaves_the_file_and_its_directory_alone(run, five, unchanged, verb, as_json):
+    five.chmod(0o640)
+    with unchanged(five):
+        run(*_call(verb, five), *as_json)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_empty_file_is_an_empty_transcript(run, write, verb):
+    done = run(*_call(verb, write(b"")))
+    assert done.code == (4 if verb == "show" else 0)
+
+
+# -- exit codes ---------------------------------------------------------------------------
+
+
+def test_no_error_is_a_traceback_and_each_has_its_code(run, five, write, tmp_path):
+    text = write(b"plain words\n", "notes.txt")
+    os.mkfifo(tmp_path / "fifo")
+    zstd = write(b"\x28\xb5\x2f\xfd rest", "x.jsonl.zst")
+    for code, arguments, told in [
+        (2, [], "--help"),
+        (2, ["nonsense"], "nonsense"),
+        (2, ["tail"], "FILE"),
+        (2, ["tail", five, "-n", "0"], "'0'"),
+        (2, ["tail", five, "-n", "few"], "'few'"),
+        (2, ["tail", five, "--before", "-1"], "--before"),
+        (2, ["tail", five, "--dialect", "klingon"], "klingon"),
+        (2, ["tail", five, "--access", "telepathy"], "telepathy"),
+        (2, ["show", five], "POSITION|ID"),
+        (2, ["show", five, "0", "--raw", "--json"], "--raw"),
+        (3, ["tail", tmp_path], "a directory"),
+        (3, ["tail", tmp_path / "fifo"], "a FIFO"),
+        (3, ["info", text], "JSON object"),
+        (3, ["info", zstd], "zstd -d"),
+        (3, ["show", five, "3"], "line 5"),
+        (4, ["tail", tmp_path / "absent"], "No such file"),
+        (4, ["tail", five / "below"], "Not a directory"),
+        (4, ["tail", ""], "No such file"),
+        (4, ["show", five, "5"], "--id"),
+        (4, ["show", five, "m9"], "m9"),
+        (4, ["show", five, "@1"], "@1"),
+        (4, ["show", five, "--id", "0"], "'0'"),
+    ]:
+        done = run(*arguments)
+        assert (done.code, done.out) == (code, ""), arguments
+        assert done.err.startswith("mmapstore: error: "), arguments
+        assert told in done.err, arguments
+        assert done.err.count("\n") == 1, arguments
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (PermissionError(13, "Permission denied", "f"), 3, "error: f: Permission denied"),
+        (OSError(5, "Input/output error"), 3, "error: Input/output error"),
+        (mmapstore.TranscriptChangedError("changed", path="f", offset=7), 3, "f: changed"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (FileNotFoundError(2, "No such file", b"\xff\x1b"), 4, "error: \\udcff\\x1b: No such"),
+    ],
+)
+def test_what_the_library_raises_becomes_a_code(run, monkeypatch, error, code, told):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(opening.mmapstore, "open", fail)
+    done = run("info", "f")
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
+
+
+def test_an_error_in_the_middle_comes_after_what_was_printed(run, five, monkeypatch):
+    pages = tail_module._pages
+
+    def broken(*arguments):
+        yield from pages(*arguments)
+        raise mmapstore.TranscriptChangedError("changed", path="/dev/fd/9")
+
+    monkeypatch.setattr(tail_module, "_pages", broken)
+    done = run("tail", five, "-n", "1")
+    assert (done.code, "four" in done.out) == (3, True)
+    assert "changed" in done.err
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch, run):
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(opening.mmapstore, "open", fail)
+    with pytest.raises(ZeroDivisionError):
+        run("info", "f")
+
+
+def test_every_error_of_the_library_has_a_code():
+    errors = [
+        value
+        for value in vars(mmapstore).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
+    assert len(errors) > 5
+    assert all(issubclass(error, tuple(EXIT_CODES)) for error in errors)
+
+
+@pytest.mark.parametrize("absent", ["click", "rich"])
+def test_without_the_extra_it_says_how_to_get_it(run, five, monkeypatch, absent):
+    monkeypatch.setitem(sys.modules, absent, None)
+    done = run("tail", five)
+    assert (done.code, done.out) == (2, "")
+    assert absent in done.err
+    assert "pip install 'mmapstore[cli]'" in done.err
+
+
+def test_the_version_is_told(run):
+    done = run("--version")
+    assert (done.code, done.out[:10]) == (0, "mmapstore ")
+
+
+# -- real transcripts ---------------------------------------------------------------------
+
+
+def _expected():
+    try:
+        rows = (REAL / "EXPECTED.tsv").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    names = rows[0].split("\t")
+    return [dict(zip(names, row.split("\t"), strict=True)) for row in rows[1:]]
+
+
+@pytest.mark.skipif(not _expected(), reason="the real transcripts are not here")
+def test_real_transcripts_count_as_expected_and_print(run):
+    for row in _expected():
+        path = REAL / row["file"]
+        (facts,) = run("info", path, "--json", "--dialect", row["dialect"]).rows
+        counted = {
+            "file_len": str(facts["file_len"]),
+            "lines": str(facts["lines"]),
+            "messages": str(facts["messages"]),
+            "compaction_lines": str(facts["compaction_lines"]),
+            "checkpoints": str(facts["compactions"]),
+        }
+        assert counted == {name: row[name] for name in counted}, path
+        done = run("tail", path, "-n", "20")
+        assert done.code == 0, path
+        assert "\x1b" not in done.out, path
+        assert len(run("tail", path, "-n", "20", "--json").rows) <= 20, path
