@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from .dialect import Kind, Look
+from .dialect import Kind, Look, Probe
 from .keys import find_path, find_value, object_start, token_at
-from .probe import OPEN_BRACE, VALUE_NBYTES, blocks, head_values, string_values
+from .probe import OPEN_BRACE, blocks, plain_values, string_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,31 +68,38 @@ class Classifier:
             objects = block.octets[block.starts] == OPEN_BRACE
             kinds[objects] = Kind.MESSAGE
             return self._walked(block, kinds, np.flatnonzero(~objects))
-        at = string_values(block, dialect.key, dialect.probes)
-        proven = np.flatnonzero(at >= 0)
-        todo = proven
-        looks: list[tuple[Offsets, Offsets, Look]] = []
+        todo = self._commonest(block, kinds)
+        if not len(todo):
+            return kinds
+        at = string_values(block, dialect.key, dialect.probes, todo)
+        proven = at >= 0
+        walk = [todo[~proven]]
+        todo, at = todo[proven], at[proven]
         for value, kind in dialect.kinds.items():
             if not len(todo):
                 break
             literal = value + b'"'
-            hit = block.texts(at[todo], len(literal)) == literal
+            hit = block.texts(at, len(literal)) == literal
             if isinstance(kind, Look):
-                looks.append((todo[hit], at[todo[hit]] + len(literal), kind))
+                self._look(block, kinds, todo[hit], at[hit] + len(literal), kind)
             else:
                 kinds[todo[hit]] = kind
-            todo = todo[~hit]
-        for lines, behind, look in looks:
-            self._look(block, kinds, lines, behind, look)
-        walk = np.flatnonzero(at < 0)
+            todo, at = todo[~hit], at[~hit]
         if len(todo):
             # Values not listed are other, unless an escape spells a listed one.
-            rows = block.texts(at[todo], VALUE_NBYTES)
-            quote = np.strings.find(rows, b'"')
-            escape = np.strings.find(rows, b"\\")
-            plain = (quote >= 0) & ((escape < 0) | (escape > quote))
-            walk = np.concatenate([walk, todo[~plain]])
-        return self._walked(block, kinds, walk)
+            walk.append(todo[plain_values(block, at)[1] < 0])
+        return self._walked(block, kinds, np.concatenate(walk))
+
+    def _commonest(self, block: Block, kinds: NDArray[np.uint8]) -> Offsets:
+        """Settle the lines that begin with the commonest value; return the others."""
+        dialect = self._dialect
+        value, kind = next(iter(dialect.kinds.items()))
+        if Probe.FIRST not in dialect.probes or isinstance(kind, Look):
+            return np.arange(len(kinds))
+        opening = b'{"' + dialect.key + b'":"' + value + b'"'
+        hit = block.texts(block.starts, len(opening)) == opening
+        kinds[hit] = kind
+        return np.flatnonzero(~hit)
 
     def _look(
         self,
@@ -102,18 +109,22 @@ class Classifier:
         behind: Offsets,
         look: Look,
     ) -> None:
+        """Settle the kinds of lines whose discriminator ends at `behind`."""
         if look.unless_text:
             text = b"," + look.unless_text
             hit = block.texts(behind, len(text)) == text
             kinds[lines[hit]] = look.absent
             lines = lines[~hit]
-        if look.wants_strings:
-            # the proof of HEAD holds for a key of a first nested object as well
-            at = head_values(block, b'":{"'.join(look.path), lines)
-            for token, kind in look.kinds.items():
-                hit = (at >= 0) & (block.texts(np.maximum(at, 0), len(token) - 1) == token[1:])
-                kinds[lines[hit]] = kind
-                lines, at = lines[~hit], at[~hit]
+        if look.wants_strings and len(lines):
+            at = string_values(block, b'":{"'.join(look.path), (Probe.HEAD,), lines)
+            rows, lengths = plain_values(block, np.maximum(at, 0))
+            proven = (at >= 0) & (lengths >= 0)
+            texts, sizes = rows[proven].tolist(), lengths[proven].tolist()
+            kinds[lines[proven]] = [
+                look.kinds.get(b'"' + text[:nbytes] + b'"', look.present)
+                for text, nbytes in zip(texts, sizes, strict=True)
+            ]
+            lines = lines[~proven]
         # a key that stands nowhere in the line, quoted, is not there
         there = _holds(block, lines, b'"' + look.path[-1] + b'"')
         kinds[lines[~there]] = look.absent

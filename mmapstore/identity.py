@@ -18,7 +18,7 @@ from .decode import UndecodableError, decode_value
 from .dialect import Probe
 from .errors import TranscriptChangedError
 from .keys import find_path, token_at
-from .probe import VALUE_NBYTES, blocks, string_values
+from .probe import blocks, plain_values, string_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,14 +128,11 @@ def _ids(
     for lines, block in blocks(buffer, starts, ends):
         at = np.full(len(block.starts), -1, dtype=np.int64)
         if len(keys) == 1 and len(keys[0]) == 1:
-            at = string_values(block, keys[0][0], (Probe.HEAD, Probe.TAIL))
-        rows = block.texts(np.maximum(at, 0), VALUE_NBYTES)
-        length = np.strings.find(rows, b'"')
-        escape = np.strings.find(rows, b"\\")
-        plain = (at >= 0) & (length >= 0) & ((escape < 0) | (escape > length))
+            at = string_values(block, keys[0][0], (Probe.HEAD, Probe.TAIL), np.arange(len(at)))
+        rows, lengths = plain_values(block, np.maximum(at, 0))
         texts = rows.tolist()
-        for index, (whole, nbytes) in enumerate(zip(plain.tolist(), length.tolist(), strict=True)):
-            if whole:
+        for index, nbytes in enumerate(np.where(at < 0, -1, lengths).tolist()):
+            if nbytes >= 0:
                 ids[lines.start + index] = texts[index][:nbytes]
             else:
                 read = read_id(block.line(index), dialect)

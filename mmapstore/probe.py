@@ -82,44 +82,42 @@ class Block:
         return bytes(memoryview(self.buffer)[start:end])
 
 
-def first_values(block: Block, key: bytes, todo: Offsets) -> Offsets:
-    """Return where the string value of `key` starts in lines that begin with it, else -1."""
-    opening = b'{"' + key + b'":"'
+def first_values(block: Block, opening: bytes, todo: Offsets) -> Offsets:
+    """Return where the value behind `opening` starts in lines that begin with it, else -1."""
+    opening = b"{" + opening
     starts = block.starts[todo]
     hit = block.texts(starts, len(opening)) == opening
     return np.where(hit, starts + len(opening), -1)
 
 
-def _find(rows: NDArray[np.bytes_], octet: bytes) -> Offsets:
+def head_values(block: Block, opening: bytes, todo: Offsets) -> Offsets:
+    """Return where the value behind `opening` starts, if proven from the line's front, else -1."""
+    starts = block.starts[todo]
+    rows = block.texts(starts, _HEAD_NBYTES)
+    # backwards from the first nested container: writers put the key right before it
+    flat = np.minimum(_first(rows, b"{"), _first(rows, b"["))
+    at = np.strings.rfind(rows, opening, 0, flat)
+    hit = (
+        (at > 0)
+        & (block.octets[starts] == OPEN_BRACE)
+        & (starts + at + len(opening) < block.ends[todo])
+        & (block.octets[starts + at - 1] != _BACKSLASH)
+    )
+    return np.where(hit, starts + at + len(opening), -1)
+
+
+def _first(rows: NDArray[np.bytes_], octet: bytes) -> Offsets:
     at = np.strings.find(rows, octet, 1)
     return np.where(at < 0, _HEAD_NBYTES, at)
 
 
-def head_values(block: Block, key: bytes, todo: Offsets) -> Offsets:
-    """Return where the string value of `key` starts, if proven from the line's front, else -1."""
-    quoted = b'"' + key + b'":"'
-    starts = block.starts[todo]
-    rows = block.texts(starts, _HEAD_NBYTES)
-    # backwards from the first nested container: writers put the key right before it
-    flat = np.minimum(_find(rows, b"{"), _find(rows, b"["))
-    at = np.strings.rfind(rows, quoted, 0, flat)
-    hit = (
-        (at > 0)
-        & (block.octets[starts] == OPEN_BRACE)
-        & (starts + at + len(quoted) < block.ends[todo])
-        & (block.octets[starts + at - 1] != _BACKSLASH)
-    )
-    return np.where(hit, starts + at + len(quoted), -1)
-
-
-def tail_values(block: Block, key: bytes, todo: Offsets) -> Offsets:
-    """Return where the string value of `key` starts, if proven from the line's end, else -1."""
-    quoted = b'"' + key + b'":"'
+def tail_values(block: Block, opening: bytes, todo: Offsets) -> Offsets:
+    """Return where the value behind `opening` starts, if proven from the line's end, else -1."""
     # A line ends with "}\n" here, or it is left to the walk.
     last = block.ends[todo] - 2
     base = last - _TAIL_NBYTES
     rows = block.texts(base, _TAIL_NBYTES)
-    at = np.strings.rfind(rows, quoted)
+    at = np.strings.rfind(rows, opening)
     hit = (
         (at > 0)
         & (np.strings.rfind(rows, b"}") < at)
@@ -129,7 +127,7 @@ def tail_values(block: Block, key: bytes, todo: Offsets) -> Offsets:
         & (block.octets[block.starts[todo]] == OPEN_BRACE)
         & (block.octets[base + at - 1] != _BACKSLASH)
     )
-    return np.where(hit, base + at + len(quoted), -1)
+    return np.where(hit, base + at + len(opening), -1)
 
 
 _PROBES: dict[Probe, Callable[[Block, bytes, Offsets], Offsets]] = {
@@ -139,24 +137,55 @@ _PROBES: dict[Probe, Callable[[Block, bytes, Offsets], Offsets]] = {
 }
 
 
-def string_values(block: Block, key: bytes, probes: tuple[Probe, ...]) -> Offsets:
-    """Return where each line's top-level string value of `key` starts, as far as probes prove.
+def string_values(block: Block, key: bytes, probes: tuple[Probe, ...], todo: Offsets) -> Offsets:
+    """Return where lines' top-level string value of `key` starts, as far as probes prove.
+
+    Parameters
+    ----------
+    block : Block
+        The lines.
+    key : bytes
+        As it is spelled between its quotes. ``a":{"b`` is the key b of the object a, where
+        it is that object's first.
+    probes : tuple of Probe
+        Tried in this order.
+    todo : (count,) int64
+        Indices of the lines to look at.
 
     Returns
     -------
     offsets : (count,) int64, bytes
-        Of the byte behind the value's opening quote, in the buffer; -1 where a walk of
-        the line has to tell.
+        For each of `todo`, of the byte behind the value's opening quote, in the buffer; -1
+        where a walk of the line has to tell.
     """
-    found = np.full(len(block.starts), -1, dtype=np.int64)
-    todo = np.arange(len(found))
-    for probe in probes:
-        if not len(todo):
-            break
-        values = _PROBES[probe](block, key, todo)
-        found[todo] = values
-        todo = todo[values < 0]
+    found = np.full(len(todo), -1, dtype=np.int64)
+    rest = np.arange(len(todo))
+    # as compact writers spell it, and as those do that put a space behind a colon
+    for opening in (b'"' + key + b'":"', b'"' + key + b'": "'):
+        for probe in probes:
+            if not len(rest):
+                return found
+            values = _PROBES[probe](block, opening, todo[rest])
+            found[rest] = values
+            rest = rest[values < 0]
     return found
+
+
+def plain_values(block: Block, at: Offsets) -> tuple[NDArray[np.bytes_], Offsets]:
+    """Return strings that start at `at`, and how long each is.
+
+    Returns
+    -------
+    rows : (count,) S-strings
+        What stands at each offset, cut short of nothing that the lengths speak of.
+    lengths : (count,) int64
+        Bytes before the closing quote; -1 where an escape or the end of what was looked at
+        comes first.
+    """
+    rows = block.texts(at, VALUE_NBYTES)
+    quote = np.strings.find(rows, b'"')
+    escape = np.strings.find(rows, b"\\")
+    return rows, np.where((escape < 0) | (escape > quote), quote, -1)
 
 
 def blocks(buffer: Searchable, starts: Offsets, ends: Offsets) -> Iterator[tuple[slice, Block]]:

@@ -91,7 +91,7 @@ class Window:
         """Return the records as they are if each decodes and has an id of its own, else None."""
         key = self._generation.dialect.id_path.key
         try:
-            by_id = {record[key]: record for record in records}  # type: ignore[index]
+            by_id = {record[key]: record for record in records}  # type: ignore[index, call-overload]
             "".join(by_id)
         except (KeyError, TypeError):
             return None
