@@ -1,0 +1,200 @@
+"""Measuring: the contenders, and the rounds in which they are measured against each other.
+
+Each round measures every contender once, in an order that rotates from round to
+round, so that what disturbs the machine for a while disturbs all of them. Nothing
+is compared across runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import deque
+from contextlib import contextmanager
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+import mmapstore
+
+from .compiled import MESSAGE_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .compiled import CompiledScan
+
+    #: measures once, returns ns an operation
+    Contender = Callable[[], float]
+    #: ns an operation of each contender, one number a round
+    Samples = dict[str, list[float]]
+
+WINDOW_COUNT = 100
+_BARE_NBYTES = 1 << 18
+
+
+def interleave(contenders: Mapping[str, Contender], rounds: int) -> Samples:
+    """Return what each contender took in each of `rounds` rounds, after one that does not count.
+
+    Garbage is collected between the rounds and not within them, for all alike: what one
+    contender leaves behind must not be cleared away in the time of another.
+    """
+    names = list(contenders)
+    samples: Samples = {name: [] for name in names}
+    with _collector_held():
+        for name in names:
+            contenders[name]()
+        for number in range(rounds):
+            gc.collect()
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                samples[name].append(contenders[name]())
+    return samples
+
+
+@contextmanager
+def _collector_held() -> Iterator[None]:
+    gc.collect()
+    # What is there already will still be there: a collection need not look at it each time.
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def ratio(samples: Samples, name: str, base: str) -> tuple[float, float]:
+    """Return the ratio of the minima, and the median of the ratios of the rounds."""
+    rounds = zip(samples[name], samples[base], strict=True)
+    return min(samples[name]) / min(samples[base]), statistics.median(a / b for a, b in rounds)
+
+
+def timed(operation: Callable[[], object], number: int = 1, *, warm: bool = False) -> Contender:
+    """Return a contender that calls `operation` `number` times in one go.
+
+    With `warm` a call that does not count comes first, so that a batch begins where the one
+    before it ended, whatever was measured in between.
+    """
+
+    def batch() -> float:
+        if warm:
+            operation()
+        start = time.perf_counter_ns()
+        for _ in repeat(None, number):
+            operation()
+        return (time.perf_counter_ns() - start) / number
+
+    return batch
+
+
+def bare_pass(path: Path) -> Callable[[], object]:
+    """Return the floor of every cold scan: readv through the file into one buffer."""
+    buffer = bytearray(_BARE_NBYTES)
+
+    def run() -> None:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            while os.readv(fd, [buffer]):
+                pass
+        finally:
+            os.close(fd)
+
+    return run
+
+
+def cold_layout(path: Path) -> Callable[[], object]:
+    """Return opening and closing a transcript: one full scan, since no cache is kept."""
+
+    def run() -> None:
+        with mmapstore.open(path):
+            pass
+
+    return run
+
+
+def compiled_scan(program: CompiledScan, path: Path, dialect: str) -> Contender:
+    """Return the compiled scan as a contender: the better of two passes by its own clock.
+
+    Two, because each run is a new process, and its first pass pays for that.
+    """
+
+    def batch() -> float:
+        return float(min(program.run(path, MESSAGE_TYPES[dialect], repetitions=2)["ns"]))
+
+    return batch
+
+
+def warm_window(transcript: mmapstore.Transcript) -> Callable[[], object]:
+    """Return what a host does on every look: refresh, newest window, first line touched."""
+
+    def run() -> int:
+        transcript.refresh()
+        return transcript.window(limit=WINDOW_COUNT).lines[0][0]
+
+    return run
+
+
+def decoded_window(transcript: mmapstore.Transcript) -> Callable[[], object]:
+    """Return the newest window with its messages decoded."""
+    return lambda: transcript.window(limit=WINDOW_COUNT).messages
+
+
+def newest_messages(transcript: mmapstore.Transcript) -> Callable[[], object]:
+    """Return the records' own case: refresh, newest window, decoded."""
+
+    def run() -> object:
+        transcript.refresh()
+        return transcript.window(limit=WINDOW_COUNT).messages
+
+    return run
+
+
+def decoded_lines(lines: list[bytes]) -> Callable[[], object]:
+    """Return the floor of every decoded window: orjson over the same lines, held in memory."""
+    return lambda: [orjson.loads(line) for line in lines]
+
+
+def sequential_read(path: Path) -> Callable[[], object]:
+    """Return what a tool without offsets does for the newest messages: decode every line."""
+
+    def run() -> object:
+        newest: deque[object] = deque(maxlen=WINDOW_COUNT)
+        with open(path, "rb") as file:
+            for line in file:
+                record = orjson.loads(line)
+                if record.get("type") == "message":
+                    newest.append(record)
+        return list(newest)
+
+    return run
+
+
+def fresh_import(module: str, after: str) -> Contender:
+    """Return the import of a module by a fresh interpreter that has imported others before.
+
+    Timed inside that interpreter, so that neither its start nor the others' noise, several
+    times what is asked for, is in the number.
+    """
+    code = (
+        f"import time, {after}; start = time.perf_counter_ns(); "
+        f"import {module}; print(time.perf_counter_ns() - start)"
+    )
+    # A library without compiled files beside it would be compiled anew in every interpreter.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPATH"] = str(Path(mmapstore.__file__).resolve().parents[1])
+
+    def batch() -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, check=True
+        )
+        return float(done.stdout)
+
+    return batch
