@@ -14,7 +14,7 @@ import orjson
 
 from .dialect import Kind, Look, Probe
 from .keys import find_path, find_value, object_start, token_at
-from .probe import OPEN_BRACE, blocks, plain_values, string_values
+from .probe import OPEN_BRACE, blocks, plain_values, string_values, tail_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,7 +128,10 @@ class Classifier:
         # a key that stands nowhere in the line, quoted, is not there
         there = _holds(block, lines, b'"' + look.path[-1] + b'"')
         kinds[lines[~there]] = look.absent
-        for index in lines[there].tolist():
+        lines = lines[there]
+        if len(look.path) == 1 and not look.wants_strings and len(lines):
+            lines = _flags(block, kinds, lines, look)
+        for index in lines.tolist():
             kinds[index] = _kind_by_look(block.line(index), look)
 
     def _walked(self, block: Block, kinds: NDArray[np.uint8], lines: Offsets) -> NDArray[np.uint8]:
@@ -170,6 +173,19 @@ def _kind_by_look(line: bytes, look: Look) -> Kind:
     if b"\\" in token:
         token = b'"' + string_token(token) + b'"'
     return look.kinds.get(token, look.present)
+
+
+def _flags(block: Block, kinds: NDArray[np.uint8], lines: Offsets, look: Look) -> Offsets:
+    """Settle lines that have a listed scalar near their end; return the others."""
+    at = tail_values(block, b'"' + look.path[0] + b'":', lines)
+    for token, kind in look.kinds.items():
+        for behind in (b",", b"}"):
+            hit = (at >= 0) & (block.texts(np.maximum(at, 0), len(token) + 1) == token + behind)
+            for index in lines[hit].tolist():
+                excluded = look.unless and find_path(block.line(index), look.unless) >= 0
+                kinds[index] = look.absent if excluded else kind
+            lines, at = lines[~hit], at[~hit]
+    return lines
 
 
 def _holds(block: Block, lines: Offsets, literal: bytes) -> NDArray[np.bool_]:

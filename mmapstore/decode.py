@@ -33,6 +33,11 @@ class Undecodable(NamedTuple):
     reason: str
 
 
+def without_mark(line: memoryview) -> memoryview:
+    """Return a file's first line without the byte order mark that it may begin with."""
+    return line[3:] if line[:3] == BYTE_ORDER_MARK else line
+
+
 def decode_object(line: bytes | memoryview) -> dict[str, Any]:
     """Return the JSON object that a line holds.
 

@@ -9,8 +9,8 @@ that classifies lines, so a line that is cut off there can still be recognised.
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 from .classify import string_token
@@ -42,7 +42,7 @@ def detect(path: str, head: bytes) -> Dialect:
     if _in_host_directory(path):
         return NATIVE
     lines = _lines(head)
-    normal = str(FilePath(path).absolute()).replace("\\", "/")
+    normal = os.path.abspath(path)
     hinted = [
         dialect
         for dialect in DIALECTS
@@ -79,8 +79,8 @@ def _lines(head: bytes) -> list[bytes]:
 
 
 def _in_host_directory(path: str) -> bool:
-    sessions = FilePath(path).absolute().parent
-    return sessions.name == "sessions" and (sessions.parent / "host.lock").exists()
+    data_dir, folder = os.path.split(os.path.dirname(os.path.abspath(path)))
+    return folder == "sessions" and os.path.exists(os.path.join(data_dir, "host.lock"))
 
 
 def _matches(signature: Signature, lines: list[bytes]) -> bool:

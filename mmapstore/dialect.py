@@ -10,7 +10,8 @@ from __future__ import annotations
 import datetime
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .paths import Path
 
@@ -40,8 +41,7 @@ class Probe(enum.Enum):
     TAIL = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """A further look into a line whose discriminator leaves the kind open.
 
     Attributes
@@ -57,7 +57,7 @@ class Look:
     """
 
     path: tuple[bytes, ...]
-    kinds: Mapping[bytes, Kind] = field(default_factory=dict)
+    kinds: Mapping[bytes, Kind] = MappingProxyType({})
     present: Kind = Kind.OTHER
     absent: Kind = Kind.OTHER
     unless: tuple[bytes, ...] = ()
@@ -69,8 +69,7 @@ class Look:
         return bool(self.kinds) and all(token.startswith(b'"') for token in self.kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """What a line shows by which a dialect is recognised.
 
     Attributes

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from .fileio import Descriptor
     from .scan import Searchable
 
-#: bytes a reader presents at a time
-SPAN_NBYTES = 16 << 20
-#: the same for a reader that copies: its buffer is to stay in the cache
-COPIED_SPAN_NBYTES = 1 << 22
+#: bytes that a walk of a mapping presents at a time
+SPAN_NBYTES = 1 << 24
+#: bytes that a walk that copies presents at a time: still in the L2 cache when looked at
+STEP_NBYTES = 1 << 18
+#: bytes of its buffer: lines stay in it until there is no room for another step
+BUFFER_NBYTES = 1 << 22
 
 
 class Reader(Protocol):
@@ -44,6 +46,8 @@ class Reader(Protocol):
         File offset of the buffer's first byte.
     start, stop : int
         The part of the buffer that is new, half-open.
+    full : bool
+        Whether the next part takes the place of bytes that are not kept.
     """
 
     buffer: Searchable
@@ -51,6 +55,10 @@ class Reader(Protocol):
     base: int
     start: int
     stop: int
+
+    @property
+    def full(self) -> bool:
+        """Whether the buffer has no room for another part."""
 
     def advance(self, keep: int) -> bool:
         """Present the next part, keeping bytes from file offset `keep` in the buffer.
@@ -191,6 +199,11 @@ class _MapReader:
         self.start = self.stop = start
         self._end = end
 
+    @property
+    def full(self) -> bool:
+        # nothing is ever lost, but what was just looked at is still in the cache
+        return True
+
     def advance(self, keep: int) -> bool:
         self.start = self.stop
         self.stop = min(self.start + SPAN_NBYTES, self._end)
@@ -198,10 +211,10 @@ class _MapReader:
 
 
 class _CopyReader:
-    """Reads into one buffer, moving the unfinished line to its front before each read.
+    """Reads into one buffer, step by step, and moves what is kept only to make room.
 
-    The buffer doubles while a line is longer than it, so a line of n bytes is moved
-    O(n) bytes in all and the memory held is at most twice the longest line.
+    The buffer doubles while a line is longer than half of it, so a line of n bytes is
+    moved O(n) bytes in all and the memory held is at most four times the longest line.
     """
 
     __slots__ = ("_end", "_fd", "_memory", "base", "buffer", "octets", "start", "stop")
@@ -209,7 +222,7 @@ class _CopyReader:
     def __init__(self, fd: int, start: int, end: int) -> None:
         self._fd = fd
         self._end = end
-        self._allocate(min(COPIED_SPAN_NBYTES, max(end - start, 1)))
+        self._allocate(min(BUFFER_NBYTES, max(end - start, 1)))
         self.base = start
         self.start = self.stop = 0
 
@@ -218,24 +231,31 @@ class _CopyReader:
         self.buffer: Searchable = self._memory
         self.octets = np.frombuffer(self._memory, dtype=np.uint8)
 
+    @property
+    def full(self) -> bool:
+        return len(self._memory) - self.stop < STEP_NBYTES
+
     def advance(self, keep: int) -> bool:
-        if self.base + self.stop >= self._end:
-            self.start = self.stop
+        self.start = self.stop
+        step = min(STEP_NBYTES, self._end - self.base - self.stop)
+        if step <= 0:
             return False
+        if len(self._memory) - self.stop < step:
+            self._make_room(keep)
+        view = memoryview(self._memory)
+        high = self.stop + step
+        while self.stop < high and (
+            nbytes := os.preadv(self._fd, [view[self.stop : high]], self.base + self.stop)
+        ):
+            self.stop += nbytes
+        return self.start < self.stop
+
+    def _make_room(self, keep: int) -> None:
         first = keep - self.base
         kept = self.stop - first
-        if 2 * kept > len(self._memory):
-            old = self._memory
+        old = self.octets
+        if 2 * kept > len(old):
             self._allocate(2 * len(old))
-            self._memory[:kept] = memoryview(old)[first : first + kept]
-        elif first:
-            self.octets[:kept] = self.octets[first : first + kept]
+        self.octets[:kept] = old[first : first + kept]
         self.base = keep
-        self.start = kept
-        room = min(len(self._memory), self._end - keep)
-        view = memoryview(self._memory)
-        at = kept
-        while at < room and (n := os.preadv(self._fd, [view[at:room]], keep + at)):
-            at += n
-        self.stop = at
-        return self.start < self.stop
+        self.start = self.stop = kept

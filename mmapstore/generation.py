@@ -16,11 +16,11 @@ import numpy as np
 
 from . import identity
 from .decode import (
-    BYTE_ORDER_MARK,
     Undecodable,
     UndecodableError,
     decode_lines,
     decode_object,
+    without_mark,
 )
 from .errors import LineDecodeError, MessageNotFoundError, TranscriptChangedError
 from .keys import object_start
@@ -339,7 +339,4 @@ class Generation:
 
 
 def _text(line: memoryview, offset: int) -> memoryview:
-    """Return a line without the byte order mark that the first line of a file may have."""
-    if offset == 0 and line[:3] == BYTE_ORDER_MARK:
-        return line[3:]
-    return line
+    return line if offset else without_mark(line)

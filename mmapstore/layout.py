@@ -14,23 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .classify import Classifier
-from .decode import BYTE_ORDER_MARK
 from .dialect import Kind
-from .scan import LineFinder
+from .walk import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from .dialect import Dialect
     from .fileio import Stamp
     from .filemap import FileBytes
+    from .walk import Progress
 
     Offsets = NDArray[np.uint64]
-    #: called with (bytes done, bytes in all)
-    Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,42 +134,16 @@ def extend(
     starts: list[NDArray[np.int64]] = []
     ends: list[NDArray[np.int64]] = []
     kinds: list[NDArray[np.uint8]] = []
-    classifier = Classifier(layout.dialect)
-    reader = source.reader(layout.file_len)
-    keep = layout.file_len
     line_count = layout.line_count
-    finder = LineFinder()
-    while reader.advance(keep):
-        found = finder.ends(reader.buffer, reader.octets, reader.start, reader.stop)
-        if len(found):
-            first = np.empty_like(found)
-            first[0] = keep - reader.base
-            first[1:] = found[:-1]
-            line_count += len(found)
-            of_lines = _kinds(classifier, reader.buffer, first, found, at_top=keep == 0)
-            wanted = np.flatnonzero(of_lines)
-            starts.append(first[wanted] + reader.base)
-            ends.append(found[wanted] + reader.base)
-            kinds.append(of_lines[wanted])
-            keep = reader.base + int(found[-1])
-        if progress is not None:
-            progress(reader.base + reader.stop, source.nbytes)
-    return _grown(layout, stamp, keep, line_count, starts, ends, kinds)
-
-
-def _kinds(
-    classifier: Classifier,
-    buffer: object,
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    *,
-    at_top: bool,
-) -> NDArray[np.uint8]:
-    if at_top and bytes(memoryview(buffer)[:3]) == BYTE_ORDER_MARK:  # type: ignore[arg-type]
-        # the mark belongs to the line's bytes but not to its text
-        starts = starts.copy()
-        starts[0] += len(BYTE_ORDER_MARK)
-    return classifier.kinds(buffer, starts, ends)  # type: ignore[arg-type]
+    file_len = layout.file_len
+    for batch in batches(source, layout.dialect, file_len, progress):
+        wanted = np.flatnonzero(batch.kinds)
+        starts.append(batch.starts[wanted] + batch.base)
+        ends.append(batch.ends[wanted] + batch.base)
+        kinds.append(batch.kinds[wanted])
+        line_count += len(batch.ends)
+        file_len = batch.base + int(batch.ends[-1])
+    return _grown(layout, stamp, file_len, line_count, starts, ends, kinds)
 
 
 def _grown(

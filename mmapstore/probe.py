@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 #: bytes of a line's beginning and end that a probe looks at
 _HEAD_NBYTES = 384
-_TAIL_NBYTES = 192
+_TAIL_NBYTES = 512
 #: bytes of a value that are compared before the line is walked instead
 VALUE_NBYTES = 96
 #: zero bytes that must be readable around every line that a probe looks at
-_MARGIN_NBYTES = _HEAD_NBYTES + VALUE_NBYTES
+_MARGIN_NBYTES = max(_HEAD_NBYTES, _TAIL_NBYTES) + VALUE_NBYTES
 
 OPEN_BRACE = 0x7B
 _CLOSE_BRACE = 0x7D

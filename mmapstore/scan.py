@@ -33,6 +33,9 @@ SPARSE_FROM_NBYTES = 2200
 #: bytes compared at once: the block, its comparison and its bit mask stay in the L2 cache
 _STRIDE_NBYTES = 1 << 18
 
+#: bytes of the beginning that tell how long lines are
+_SAMPLE_NBYTES = 1 << 16
+
 
 class LineFinder:
     """Finds where lines end, by whichever search suits the lines seen last.
@@ -44,7 +47,7 @@ class LineFinder:
 
     def __init__(self) -> None:
         self._equal: NDArray[np.bool_] | None = None
-        self._sparse = True
+        self._sparse: bool | None = None
 
     def ends(
         self, buffer: Searchable, octets: NDArray[np.uint8], start: int, stop: int
@@ -69,13 +72,17 @@ class LineFinder:
         -----
         O(stop - start). Bytes after the last end are a torn tail or belong to the next call.
         """
+        if self._sparse is None:
+            sample = octets[start : min(start + _SAMPLE_NBYTES, stop)]
+            self._sparse = len(sample) >= SPARSE_FROM_NBYTES * int((sample == 0x0A).sum())
         if self._sparse:
             ends = ends_by_search(buffer, start, stop)
         else:
             if self._equal is None:
                 self._equal = np.empty(_STRIDE_NBYTES, dtype=np.bool_)
             ends = ends_by_comparison(octets, start, stop, self._equal)
-        self._sparse = stop - start >= SPARSE_FROM_NBYTES * len(ends)
+        if stop - start >= _SAMPLE_NBYTES:
+            self._sparse = stop - start >= SPARSE_FROM_NBYTES * len(ends)
         return ends
 
 

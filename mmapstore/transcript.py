@@ -12,7 +12,6 @@ import enum
 import operator
 import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
     from .dialect import Dialect
     from .fileio import Descriptor
     from .filemap import FileBytes
-    from .layout import Layout, Progress
+    from .layout import Layout
     from .verify import Finding
+    from .walk import Progress
 
 Access = Literal["auto", "mmap", "pread"]
 Trust = Literal["none", "append-only"]
@@ -119,7 +119,7 @@ class Transcript:
         self._asked = None if dialect is None else dialect_named(dialect)
         self.path = os.fsdecode(path)
         # a later change of the working directory must not lead refresh() elsewhere
-        self._absolute = str(Path(self.path).absolute())
+        self._absolute = os.path.join(os.getcwd(), self.path)
         self._access = access
         self._trust = trust
         self._progress = progress

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from .classify import Classifier, kind_of_record
-from .decode import BYTE_ORDER_MARK, UndecodableError, decode_object
+from .classify import kind_of_record
+from .decode import UndecodableError, decode_object, without_mark
 from .dialect import Kind
-from .scan import LineFinder
+from .walk import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .filemap import FileBytes
-    from .layout import Layout, Progress
+    from .layout import Layout
+    from .walk import Progress
 
 
 class Finding(NamedTuple):
@@ -66,35 +65,22 @@ def findings(
     -----
     O(nbytes), at the speed of decoding; memory is bounded by the longest line.
     """
-    classifier = Classifier(layout.dialect)
-    finder = LineFinder()
-    reader = source.reader(0)
-    keep = 0
     number = 0
     position = 0
-    while reader.advance(keep):
-        ends = finder.ends(reader.buffer, reader.octets, reader.start, reader.stop)
-        if len(ends):
-            starts = np.concatenate(([keep - reader.base], ends[:-1]))
-            if keep == 0 and reader.octets[:3].tobytes() == BYTE_ORDER_MARK:
-                starts[0] += len(BYTE_ORDER_MARK)
-            kinds = classifier.kinds(reader.buffer, starts, ends)
-            memory = memoryview(reader.buffer)
+    for batch in batches(source, layout.dialect, 0, progress):
+        with memoryview(batch.buffer) as memory:
             for start, end, code in zip(
-                starts.tolist(), ends.tolist(), kinds.tolist(), strict=True
+                batch.starts.tolist(), batch.ends.tolist(), batch.kinds.tolist(), strict=True
             ):
                 number += 1
                 kind = Kind(code)
-                reason = _reason(memory[start:end], kind, layout)
+                offset = batch.base + start
+                line = memory[start:end]
+                reason = _reason(without_mark(line) if offset == 0 else line, kind, layout)
                 if reason is not None:
-                    offset = reader.base + start if number > 1 else 0
                     place = position if kind is Kind.MESSAGE else None
                     yield Finding(offset, number, KIND_NAMES[kind], place, reason)
                 position += kind is Kind.MESSAGE
-            memory.release()
-            keep = reader.base + int(ends[-1])
-        if progress is not None:
-            progress(reader.base + reader.stop, source.nbytes)
 
 
 def _reason(line: memoryview, kind: Kind, layout: Layout) -> str | None:

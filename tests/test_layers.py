@@ -21,6 +21,7 @@ LAYERS = [
     "detect",
     "fileio",
     "filemap",
+    "walk",
     "layout",
     "identity",
     "generation",
