@@ -79,7 +79,7 @@ def cold_claude(files: Files, effort: Effort) -> Iterator[Row]:
     check_equal_work(program, path, "claude")
     samples = interleave(
         {
-            "layout": timed(measure.cold_layout(path)),
+            "layout": measure.cold_layout(path, measure.COMPILED_REPETITIONS),
             "compiled": measure.compiled_scan(program, path, "claude"),
             "bare": timed(measure.bare_pass(path)),
         },
@@ -203,7 +203,7 @@ def check_equal_work(program: compiled.CompiledScan, path: Path, dialect: str) -
 
 def _by_bare_pass(key: str, path: Path, effort: Effort) -> Iterator[Row]:
     samples = interleave(
-        {"layout": timed(measure.cold_layout(path)), "bare": timed(measure.bare_pass(path))},
+        {"layout": measure.cold_layout(path), "bare": timed(measure.bare_pass(path))},
         effort.cold,
     )
     detail = f"{_ms(samples, 'layout')} by {_ms(samples, 'bare')}"

@@ -91,15 +91,26 @@ class Classifier:
         return self._walked(block, kinds, np.concatenate(walk))
 
     def _commonest(self, block: Block, kinds: NDArray[np.uint8]) -> Offsets:
-        """Settle the lines that begin with the commonest value; return the others."""
+        """Settle the lines that begin or end with the commonest value; return the others.
+
+        FIRST and TAIL would prove the same, at the price of looking for the place.
+        """
         dialect = self._dialect
         value, kind = next(iter(dialect.kinds.items()))
+        todo: Offsets = np.arange(len(kinds))
         if Probe.FIRST not in dialect.probes or isinstance(kind, Look):
-            return np.arange(len(kinds))
-        opening = b'{"' + dialect.key + b'":"' + value + b'"'
+            return todo
+        member = b'"' + dialect.key + b'":"' + value + b'"'
+        opening, closing = b"{" + member, b"," + member + b"}\n"
         hit = block.texts(block.starts, len(opening)) == opening
         kinds[hit] = kind
-        return np.flatnonzero(~hit)
+        todo = todo[~hit]
+        if len(todo):
+            hit = block.texts(block.ends[todo] - len(closing), len(closing)) == closing
+            hit &= block.octets[block.starts[todo]] == OPEN_BRACE
+            kinds[todo[hit]] = kind
+            todo = todo[~hit]
+        return todo
 
     def _look(
         self,

@@ -120,8 +120,8 @@ def tail_values(block: Block, opening: bytes, todo: Offsets) -> Offsets:
     at = np.strings.rfind(rows, opening)
     hit = (
         (at > 0)
-        & (np.strings.rfind(rows, b"}") < at)
-        & (np.strings.rfind(rows, b"]") < at)
+        & (np.strings.find(rows, b"}", at) < 0)
+        & (np.strings.find(rows, b"]", at) < 0)
         & (block.octets[last] == _CLOSE_BRACE)
         & (base + at > block.starts[todo])
         & (block.octets[block.starts[todo]] == OPEN_BRACE)
