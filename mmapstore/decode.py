@@ -59,36 +59,34 @@ def decode_object(line: bytes | memoryview) -> dict[str, Any]:
     """
     record = decode_value(line)
     if type(record) is not dict:
-        reason = f"a JSON {_name(record)}, not an object"
+        names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+        reason = f"a JSON {names.get(type(record), 'null')}, not an object"
         raise UndecodableError(reason)
     return record
 
 
-def decode_lines(
-    memory: memoryview, starts: list[int], ends: list[int]
-) -> list[dict[str, Any] | Undecodable]:
-    """Return the object that each line holds, or why it holds none.
+def decode_distinct(texts: list[memoryview], key: str) -> dict[str, dict[str, Any]] | None:
+    """Return the objects by their strings at a top-level key, in order, if those are distinct.
 
-    Parameters
-    ----------
-    memory : memoryview
-        Holds the lines.
-    starts, ends : list of int
-        Where they are, half-open.
+    None if a text does not decode to an object, or has no string there, an empty one, or one
+    that another has.
     """
-    # The loop of every decoded window: where nothing is wrong, one call a line.
-    loads = orjson.loads
+    # The loop of every decoded window: one call and one look-up a line.
     try:
-        records = [loads(memory[start:end]) for start, end in zip(starts, ends, strict=True)]
-    except orjson.JSONDecodeError:
-        pass
-    else:
-        if set(map(type, records)) <= {dict}:
-            return records
+        by_key = {record[key]: record for record in map(orjson.loads, texts)}
+        "".join(by_key)
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        # of JSON's types only an object takes a string as index, and only strings are joined
+        return None
+    return by_key if len(by_key) == len(texts) and "" not in by_key else None
+
+
+def decode_each(texts: list[memoryview]) -> list[dict[str, Any] | Undecodable]:
+    """Return the object that each text holds, or why it holds none."""
     found: list[dict[str, Any] | Undecodable] = []
-    for start, end in zip(starts, ends, strict=True):
+    for text in texts:
         try:
-            found.append(decode_object(memory[start:end]))
+            found.append(decode_object(text))
         except UndecodableError as error:
             found.append(Undecodable(str(error)))
     return found
@@ -121,10 +119,3 @@ def _decode_leniently(line: bytes) -> Any:
         raise UndecodableError(reason) from error
     except ValueError as error:  # an integer of more digits than Python converts
         raise UndecodableError(str(error)) from error
-
-
-def _name(value: object) -> str:
-    if value is None:
-        return "null"
-    names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
-    return names[type(value)]

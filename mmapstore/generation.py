@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import identity
-from .decode import (
-    Undecodable,
-    UndecodableError,
-    decode_lines,
-    decode_object,
-    without_mark,
-)
+from .decode import Undecodable, UndecodableError, decode_each, decode_object, without_mark
 from .errors import LineDecodeError, MessageNotFoundError, TranscriptChangedError
 from .keys import object_start
 from .review import overlay, replay
@@ -82,6 +76,9 @@ class Generation:
         self.source = source
         #: set by a failed check: the next refresh builds anew, whatever the stamp says
         self.doubted = False
+        # Message lines of a mapping are checked when they are first touched. What is read
+        # anew is checked each time: it may be other bytes.
+        self._touched = np.zeros(len(layout.messages), dtype=np.bool_)
 
     @property
     def dialect(self) -> Dialect:
@@ -150,52 +147,58 @@ class Generation:
             hint="refresh() reads it anew",
         )
 
-    def _check_all(self, run: Run, starts: list[int], lasts: list[int]) -> None:
-        """Check lines of a run, given by first and last byte in it, but for being objects.
-
-        What decodes to an object is one; the rest is what :meth:`check` checks, in one call
-        a line.
-        """
-        if list(map(run.buffer.find, repeat(NEWLINE), starts)) != lasts:
-            for start, last in zip(starts, lasts, strict=True):
-                self.check(run, run.base + start, run.base + last + 1)
-        # Behind a line that was checked a line begins: of adjacent ones the first is looked at.
-        nbytes = sum(lasts) - sum(starts) + len(starts)
-        adjacent = nbytes == lasts[-1] + 1 - starts[0]
-        for start in starts[:1] if adjacent else starts:
-            if run.base + start and run.buffer[start - 1] != _LINE_FEED:
-                self.doubt(run.base + start)
-
     # -- records ----------------------------------------------------------------------
 
     def records(
         self, extents: Extents, start: int, stop: int
     ) -> Iterator[tuple[int, dict[str, Any] | Undecodable]]:
         """Yield (index, decoded line or why it does not decode) of lines [start, stop)."""
-        for first, end, run in self.runs(extents, start, stop):
-            yield from enumerate(self._decode_run(extents, first, end, run), first)
+        for first, end in self.parts(extents, start, stop):
+            yield from enumerate(decode_each(self.texts(extents, first, end)), first)
 
-    def decoded(
-        self, extents: Extents, start: int, stop: int
-    ) -> list[dict[str, Any] | Undecodable]:
-        """Return what :meth:`records` yields, without the indices."""
-        found: list[dict[str, Any] | Undecodable] = []
+    def texts(self, extents: Extents, start: int, stop: int) -> list[memoryview]:
+        """Return lines [start, stop) without newline and byte order mark.
+
+        They are checked as by :meth:`check`, but for being objects: what decodes to one is one.
+        """
+        if self.source.access == "mmap":
+            return self._texts_of_run(extents, start, stop, self.source.run(0, 0))
+        found: list[memoryview] = []
         for first, end, run in self.runs(extents, start, stop):
-            found += self._decode_run(extents, first, end, run)
+            found += self._texts_of_run(extents, first, end, run)
         return found
 
-    def _decode_run(
-        self, extents: Extents, start: int, stop: int, run: Run
-    ) -> list[dict[str, Any] | Undecodable]:
+    def _texts_of_run(self, extents: Extents, start: int, stop: int, run: Run) -> list[memoryview]:
         firsts = extents.starts[start:stop]
         if run.base:
             firsts = firsts - np.uint64(run.base)
         starts: list[int] = firsts.tolist()
         lasts: list[int] = (extents.ends[start:stop] - np.uint64(run.base + 1)).tolist()
-        self._check_all(run, starts, lasts)
+        if not starts:
+            return []
+        touched = self._touched[start:stop] if extents is self.layout.messages else None
+        if touched is None or not touched.all():
+            self._check_all(run, starts, lasts)
+            if touched is not None and self.source.access == "mmap":
+                touched[:] = True
+        view = run.view
+        texts = [view[first:last] for first, last in zip(starts, lasts, strict=True)]
         if run.base + starts[0] == 0:
-            starts[0] = lasts[0] - len(_text(run.view[: lasts[0]], 0))
-        return decode_lines(run.view, starts, lasts)
+            texts[0] = without_mark(texts[0])
+        return texts
+
+    def _check_all(self, run: Run, starts: list[int], lasts: list[int]) -> None:
+        """Check lines of a run, given by first and last byte in it, but for being objects."""
+        # in one call a line, whatever its length
+        if list(map(run.buffer.find, repeat(NEWLINE), starts)) != lasts:
+            for first, last in zip(starts, lasts, strict=True):
+                self.check(run, run.base + first, run.base + last + 1)
+        # Behind a line that was checked a line begins: of adjacent ones the first is looked at.
+        nbytes = sum(lasts) - sum(starts) + len(starts)
+        adjacent = nbytes == lasts[-1] + 1 - starts[0]
+        for first in starts[:1] if adjacent else starts:
+            if run.base + first and run.buffer[first - 1] != _LINE_FEED:
+                self.doubt(run.base + first)
 
     def record(self, extents: Extents, index: int) -> dict[str, Any]:
         """Return one line, decoded, or raise :class:`LineDecodeError`."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     class Searchable(Buffer, Protocol):
         """What a scan needs of memory: the buffer protocol, and ``find`` beside it."""
 
-        def find(self, sub: bytes, start: int, stop: int, /) -> int:
+        def find(self, sub: bytes, start: int = ..., stop: int = ..., /) -> int:
             """Return the first offset of `sub` in [start, stop), or -1."""
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from . import detect, layout, verify
-from .decode import Undecodable
+from .decode import Undecodable, decode_each
 from .dialect import GENERIC, dialect_named
 from .errors import PositionError
 from .fileio import Stamp, on_remote_filesystem, open_regular, stamp_of
@@ -245,7 +245,7 @@ class Transcript:
         Independent of the history; the first ``around`` reads the ids of all messages.
         """
         generation = self._now
-        if sum(place is not None for place in (before, after, around)) > 1:
+        if (before is not None) + (after is not None) + (around is not None) > 1:
             message = "give one of before, after and around"
             raise ValueError(message)
         total = len(generation.layout.messages)
@@ -461,7 +461,7 @@ def _effective(
     messages = generation.layout.messages
     parts = list(generation.parts(messages, start, stop))
     for first, end in reversed(parts) if reverse else parts:
-        records = generation.decoded(messages, first, end)
+        records = decode_each(generation.texts(messages, first, end))
         for record in reversed(records) if reverse else records:
             if isinstance(record, Undecodable):
                 continue

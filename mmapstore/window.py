@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from .decode import Undecodable
+from .decode import Undecodable, decode_distinct, decode_each
 from .generation import Damaged
 from .identity import offset_address
 from .review import overlay
@@ -79,25 +79,19 @@ class Window:
     @cached_property
     def _decoded(self) -> _Decoded:
         generation = self._generation
-        records = generation.decoded(generation.layout.messages, self.start, self.stop)
-        decoded = self._all_distinct(records) or self._one_by_one(records)
+        texts = generation.texts(generation.layout.messages, self.start, self.stop)
+        key = generation.dialect.id_path.key
+        by_id = None if key is None else decode_distinct(texts, key)
+        if by_id is None:
+            decoded = self._one_by_one(decode_each(texts))
+        else:
+            positions = range(self.start, self.stop)
+            decoded = _Decoded(list(by_id.values()), positions, by_id, ())
         if len(generation.layout.reviews):
             states = generation.review_states
             for message in decoded.messages:
                 overlay(message, states)
         return decoded
-
-    def _all_distinct(self, records: list[dict[str, Any] | Undecodable]) -> _Decoded | None:
-        """Return the records as they are if each decodes and has an id of its own, else None."""
-        key = self._generation.dialect.id_path.key
-        try:
-            by_id = {record[key]: record for record in records}  # type: ignore[index, call-overload]
-            "".join(by_id)
-        except (KeyError, TypeError):
-            return None
-        if len(by_id) != len(records) or "" in by_id:
-            return None
-        return _Decoded(records, range(self.start, self.stop), by_id, ())  # type: ignore[arg-type]
 
     def _one_by_one(self, records: list[dict[str, Any] | Undecodable]) -> _Decoded:
         generation = self._generation
