@@ -87,7 +87,7 @@ class Classifier:
             todo, at = todo[~hit], at[~hit]
         if len(todo):
             # Values not listed are other, unless an escape spells a listed one.
-            walk.append(todo[plain_values(block, at)[1] < 0])
+            walk.append(todo[plain_values(block, at, todo)[1] < 0])
         return self._walked(block, kinds, np.concatenate(walk))
 
     def _commonest(self, block: Block, kinds: NDArray[np.uint8]) -> Offsets:
@@ -128,7 +128,7 @@ class Classifier:
             lines = lines[~hit]
         if look.wants_strings and len(lines):
             at = string_values(block, b'":{"'.join(look.path), (Probe.HEAD,), lines)
-            rows, lengths = plain_values(block, np.maximum(at, 0))
+            rows, lengths = plain_values(block, np.maximum(at, 0), lines)
             proven = (at >= 0) & (lengths >= 0)
             texts, sizes = rows[proven].tolist(), lengths[proven].tolist()
             kinds[lines[proven]] = [

@@ -13,7 +13,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from .keys import depth
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+#: nesting that the standard library parses on every stack that Python allows by default
+MAX_DEPTH = 900
 
 
 class UndecodableError(ValueError):
@@ -105,17 +110,25 @@ def _decode_leniently(line: bytes) -> Any:
         offset = line.index(b"\0")
         reason = f"a NUL byte at byte {offset} of the line"
         raise UndecodableError(reason)
+    if depth(line) > MAX_DEPTH:
+        reason = f"nested more than {MAX_DEPTH} deep"
+        raise UndecodableError(reason)
     try:
         # Text is decoded here and not by json, which would guess at UTF-16 and UTF-32.
-        return json.loads(line.decode("utf-8", "strict"))
+        text = line.decode("utf-8", "strict")
+        try:
+            return json.loads(text)
+        except RecursionError:
+            # json counts against the caller's stack: the verdict must not depend on that
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(1) as fresh:
+                return fresh.submit(json.loads, text).result()
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 at byte {error.start} of the line"
         raise UndecodableError(reason) from error
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at character {error.pos} of the line"
-        raise UndecodableError(reason) from error
-    except RecursionError as error:
-        reason = "nested too deeply"
         raise UndecodableError(reason) from error
     except ValueError as error:  # an integer of more digits than Python converts
         raise UndecodableError(str(error)) from error

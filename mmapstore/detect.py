@@ -54,6 +54,12 @@ def detect(path: str, head: bytes) -> Dialect:
     return hinted[0] if hinted else GENERIC
 
 
+def is_claimed(dialect: Dialect, head: bytes) -> bool:
+    """Whether some complete line in `head` shows that the file is of that dialect."""
+    lines = _lines(head[: head.rfind(b"\n") + 1])
+    return any(_matches(signature, lines) for signature in dialect.signatures)
+
+
 def check_is_transcript(path: str, head: bytes) -> None:
     """Refuse a file that cannot be one of JSON lines.
 
@@ -103,7 +109,8 @@ def _line_matches(signature: Signature, line: bytes) -> bool:
             return False
     if signature.type:
         found = find_path(line, (b"type",))
-        if found < 0 or string_token(token_at(line, found)).decode() not in signature.type:
+        known = [name.encode() for name in signature.type]
+        if found < 0 or string_token(token_at(line, found)) not in known:
             return False
     return all(_has(line, dotted) for dotted in signature.has) and not any(
         _has(line, dotted) for dotted in signature.absent

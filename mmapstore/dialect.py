@@ -139,10 +139,7 @@ class Dialect:
 
         A message without one is addressed as ``@<offset>``: see ``Window.message_ids``.
         """
-        value = self.id_path.first(message)
-        if isinstance(value, str):
-            return value
-        return str(value) if type(value) is int else None
+        return as_id(self.id_path.first(message))
 
     def role(self, message: dict[str, Any]) -> str | None:
         """Return who speaks, in the dialect's own word, or None."""
@@ -159,7 +156,7 @@ class Dialect:
         value = self.time_path.first(message)
         if isinstance(value, str):
             return value
-        if isinstance(value, int | float):
+        if type(value) in (int, float):
             try:
                 instant = datetime.datetime.fromtimestamp(value / 1000, tz=datetime.UTC)
             except (OverflowError, ValueError, OSError):
@@ -174,6 +171,14 @@ class Dialect:
     def calls(self, message: dict[str, Any]) -> list[str]:
         """Return the ids of the tool calls that the message holds."""
         return [value for value in self.call_path.every(message) if isinstance(value, str)]
+
+
+def as_id(value: object) -> str | None:
+    """Return a decoded value as an id: a string as it is, an integer of 64 bits as digits."""
+    if isinstance(value, str):
+        return value
+    # a larger one is a float to one decoder and an integer to the other
+    return str(value) if type(value) is int and -(2**63) <= value < 2**64 else None
 
 
 def _all(kind: Kind, *values: bytes) -> dict[bytes, Kind | Look]:

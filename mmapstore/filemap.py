@@ -13,6 +13,7 @@ that is new, and keeps whatever line is not finished yet contiguous.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from typing import TYPE_CHECKING, Protocol
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from .scan import Searchable
 
 #: bytes that a walk of a mapping presents at a time
-SPAN_NBYTES = 1 << 24
+SPAN_NBYTES = 8 << 20
 #: bytes that a walk that copies presents at a time: still in the L2 cache when looked at
 STEP_NBYTES = 1 << 18
 #: bytes of its buffer: lines stay in it until there is no room for another step
-BUFFER_NBYTES = 1 << 22
+BUFFER_NBYTES = 4 << 20
 
 
 class Reader(Protocol):
@@ -119,7 +120,8 @@ class MappedFile:
     Raises
     ------
     OSError
-        The mapping was refused: ENODEV, ENOMEM, EMFILE and the like.
+        The mapping was refused: ENODEV, ENOMEM, EMFILE and the like; EINVAL where the file
+        has become shorter.
 
     Notes
     -----
@@ -135,11 +137,15 @@ class MappedFile:
         self.descriptor = descriptor
         self.nbytes = nbytes
         # an empty file cannot be mapped
-        mapped: mmap.mmap | bytes = (
-            mmap.mmap(descriptor.fd, nbytes, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
-            if nbytes
-            else b""
-        )
+        mapped: mmap.mmap | bytes = b""
+        if nbytes:
+            try:
+                mapped = mmap.mmap(
+                    descriptor.fd, nbytes, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ
+                )
+            except ValueError as error:
+                message = f"cannot map {nbytes} bytes of {descriptor.path}: {error}"
+                raise OSError(errno.EINVAL, message) from error
         self._run = Run(0, mapped)
 
     def view(self, start: int, stop: int) -> memoryview:
@@ -184,7 +190,7 @@ class ReadFile:
 
     def reader(self, start: int) -> Reader:
         """Return a walk over [start, nbytes) through a buffer that is used again."""
-        return _CopyReader(self.descriptor.fd, start, self.nbytes)
+        return _CopyReader(self.descriptor, start, self.nbytes)
 
 
 class _MapReader:
@@ -217,10 +223,10 @@ class _CopyReader:
     moved O(n) bytes in all and the memory held is at most four times the longest line.
     """
 
-    __slots__ = ("_end", "_fd", "_memory", "base", "buffer", "octets", "start", "stop")
+    __slots__ = ("_descriptor", "_end", "_memory", "base", "buffer", "octets", "start", "stop")
 
-    def __init__(self, fd: int, start: int, end: int) -> None:
-        self._fd = fd
+    def __init__(self, descriptor: Descriptor, start: int, end: int) -> None:
+        self._descriptor = descriptor
         self._end = end
         self._allocate(min(BUFFER_NBYTES, max(end - start, 1)))
         self.base = start
@@ -245,7 +251,9 @@ class _CopyReader:
         view = memoryview(self._memory)
         high = self.stop + step
         while self.stop < high and (
-            nbytes := os.preadv(self._fd, [view[self.stop : high]], self.base + self.stop)
+            nbytes := os.preadv(
+                self._descriptor.fd, [view[self.stop : high]], self.base + self.stop
+            )
         ):
             self.stop += nbytes
         return self.start < self.stop

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import identity
-from .decode import Undecodable, UndecodableError, decode_each, decode_object, without_mark
+from .decode import Undecodable, decode_each, without_mark
 from .errors import LineDecodeError, MessageNotFoundError, TranscriptChangedError
 from .keys import object_start
 from .review import overlay, replay
@@ -96,10 +96,13 @@ class Generation:
             if self.source.access == "mmap":
                 yield first, end, self.source.run(0, self.source.nbytes)
                 continue
-            apart = extents.starts[first + 1 : end] != extents.ends[first : end - 1]
-            edges = [first, *(np.flatnonzero(apart) + first + 1).tolist(), end]
-            for low, high in pairwise(edges):
+            for low, high in pairwise(self.edges(extents, first, end)):
                 yield low, high, self.read_run(extents, low, high)
+
+    def edges(self, extents: Extents, start: int, stop: int) -> list[int]:
+        """Return where lines [start, stop) fall apart: between two edges all are adjacent."""
+        gaps = np.flatnonzero(extents.starts[start + 1 : stop] != extents.ends[start : stop - 1])
+        return [start, *(gaps + start + 1).tolist(), stop]
 
     def parts(self, extents: Extents, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield lines [start, stop) as half-open index ranges of a few megabytes each."""
@@ -154,7 +157,29 @@ class Generation:
     ) -> Iterator[tuple[int, dict[str, Any] | Undecodable]]:
         """Yield (index, decoded line or why it does not decode) of lines [start, stop)."""
         for first, end in self.parts(extents, start, stop):
-            yield from enumerate(decode_each(self.texts(extents, first, end)), first)
+            yield from enumerate(self.decoded(extents, first, end), first)
+
+    def decoded(
+        self, extents: Extents, start: int, stop: int
+    ) -> list[dict[str, Any] | Undecodable]:
+        """Return what :meth:`records` yields, without the indices."""
+        return self.decode(extents, start, self.texts(extents, start, stop))
+
+    def decode(
+        self, extents: Extents, start: int, texts: list[memoryview]
+    ) -> list[dict[str, Any] | Undecodable]:
+        """Return the records of lines whose texts are at hand, from index `start` on.
+
+        Raises
+        ------
+        TranscriptChangedError
+            A line is no object any more: such a line has never been in the layout.
+        """
+        records = decode_each(texts)
+        for index, record in enumerate(records):
+            if isinstance(record, Undecodable) and object_start(bytes(texts[index])) < 0:
+                self.doubt(int(extents.starts[start + index]))
+        return records
 
     def texts(self, extents: Extents, start: int, stop: int) -> list[memoryview]:
         """Return lines [start, stop) without newline and byte order mark.
@@ -202,18 +227,17 @@ class Generation:
 
     def record(self, extents: Extents, index: int) -> dict[str, Any]:
         """Return one line, decoded, or raise :class:`LineDecodeError`."""
-        line = self.line(extents, index)
-        offset = int(extents.starts[index])
-        try:
-            return decode_object(_text(line, offset))
-        except UndecodableError as error:
+        (record,) = self.decoded(extents, index, index + 1)
+        if isinstance(record, Undecodable):
+            offset = int(extents.starts[index])
             raise LineDecodeError(
-                str(error),
+                record.reason,
                 path=self.path,
                 offset=offset,
                 line_number=self.line_number(offset),
                 hint="its neighbours are intact",
-            ) from error
+            )
+        return record
 
     def line_number(self, offset: int) -> int:
         """Return the physical number, from 1, of the line at `offset`; counted each time."""
@@ -274,18 +298,17 @@ class Generation:
         LineDecodeError
             Lines have that id, and none of them decodes.
         """
-        damage: LineDecodeError | None = None
+        messages = self.layout.messages
+        damaged = None
         for position in self.identities.candidates(message_id):
             if self.message_id(position) != message_id:
                 continue
-            try:
-                self.record(self.layout.messages, position)
-            except LineDecodeError as error:
-                damage = damage or error
-            else:
+            (record,) = self.decoded(messages, position, position + 1)
+            if not isinstance(record, Undecodable):
                 return position
-        if damage is not None:
-            raise damage
+            damaged = position if damaged is None else damaged
+        if damaged is not None:
+            self.record(messages, damaged)  # raises, with the line's number
         return self._position_at(identity.addressed_offset(message_id))
 
     def _position_at(self, offset: int | None) -> int | None:
@@ -304,9 +327,8 @@ class Generation:
         # where no message of the dialect has an id, a look at each would tell nothing
         looked_at = _UNRESOLVED_LOOKED_AT if self.dialect.id_path.keys else 0
         for position in self.identities.unresolved[:looked_at].tolist():
-            try:
-                self.record(self.layout.messages, position)
-            except LineDecodeError:
+            (record,) = self.decoded(self.layout.messages, position, position + 1)
+            if isinstance(record, Undecodable):
                 damaged.append(str(position))
         hint = None
         if damaged:
@@ -319,25 +341,24 @@ class Generation:
     def tool_parent(self, call_id: str) -> dict[str, Any]:
         """Return the newest effective message that holds a tool call, or raise."""
         messages = self.layout.messages
-        plain = call_id.isascii() and call_id.isprintable() and not set(call_id) & {'"', "\\"}
-        needle = f'"{call_id}"'.encode() if plain else b""
-        for start, stop in reversed(list(identity.spans(messages, 0, len(messages)))):
-            for position in self._lines_holding(start, stop, needle):
-                try:
-                    message = self.message(position)
-                except LineDecodeError:
+        for start, stop in reversed(list(self.parts(messages, 0, len(messages)))):
+            for position in self._lines_that_may_hold(start, stop, call_id):
+                (message,) = self.decoded(messages, position, position + 1)
+                if isinstance(message, Undecodable) or call_id not in self.dialect.calls(message):
                     continue
-                if call_id in self.dialect.calls(message):
-                    return message
+                overlay(message, self.review_states)
+                return message
         raise MessageNotFoundError(f"no message holds the tool call {call_id!r}", path=self.path)
 
-    def _lines_holding(self, start: int, stop: int, needle: bytes) -> Iterator[int]:
-        messages = self.layout.messages
-        base = int(messages.starts[start])
-        text = bytes(self.source.view(base, int(messages.ends[stop - 1])))
+    def _lines_that_may_hold(self, start: int, stop: int, call_id: str) -> Iterator[int]:
+        """Yield, from the last on, positions in [start, stop) whose lines may spell a string."""
+        plain = call_id.isascii() and call_id.isprintable() and not set(call_id) & {'"', "\\"}
+        needle = f'"{call_id}"'.encode() if plain else b""
+        texts = self.texts(self.layout.messages, start, stop)
         for position in range(stop - 1, start - 1, -1):
-            low, high = int(messages.starts[position]) - base, int(messages.ends[position]) - base
-            if text.find(needle, low, high) >= 0:
+            text = bytes(texts[position - start])
+            # any character may be spelled by an escape, and a slash by one more
+            if needle in text or b"\\u" in text or b"\\/" in text:
                 yield position
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .decode import UndecodableError, decode_value
-from .dialect import Probe
+from .dialect import Probe, as_id
 from .errors import TranscriptChangedError
 from .keys import find_path, token_at
 from .probe import blocks, plain_values, string_values
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SPAN_NBYTES = 4 << 20
 
 #: how a message without an id is addressed: by the offset of its line
-_BY_OFFSET = re.compile(r"@(0|[1-9][0-9]*)")
+_BY_OFFSET = re.compile(r"@(0|[1-9][0-9]{0,18})")
 
 
 class Identities:
@@ -129,9 +129,10 @@ def _ids(
         at = np.full(len(block.starts), -1, dtype=np.int64)
         if len(keys) == 1 and len(keys[0]) == 1:
             at = string_values(block, keys[0][0], (Probe.HEAD, Probe.TAIL), np.arange(len(at)))
-        rows, lengths = plain_values(block, np.maximum(at, 0))
+        rows, lengths = plain_values(block, np.maximum(at, 0), np.arange(len(at)))
         texts = rows.tolist()
-        for index, nbytes in enumerate(np.where(at < 0, -1, lengths).tolist()):
+        plain = (at >= 0) & _printable_ascii(rows, lengths)
+        for index, nbytes in enumerate(np.where(plain, lengths, -1).tolist()):
             if nbytes >= 0:
                 ids[lines.start + index] = texts[index][:nbytes]
             else:
@@ -140,11 +141,18 @@ def _ids(
     return ids
 
 
+def _printable_ascii(rows: NDArray[np.bytes_], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which rows hold no control character and no byte beyond ASCII before their length."""
+    octets = rows.view(np.uint8).reshape(len(rows), rows.itemsize)
+    other = (octets - np.uint8(0x20) >= 0x60) & (np.arange(rows.itemsize) < lengths[:, None])
+    return np.logical_not(other.any(axis=1))
+
+
 def read_id(line: bytes, dialect: Dialect) -> str | None:
     """Return the id of a message line as the scan reads it, or None.
 
-    The line need not decode; of the dialect's places the first with a string or an
-    integer counts.
+    The line need not decode; of the dialect's places the first that is not null counts. Of
+    a key that is repeated the first is read: no writer emits that.
     """
     for path in dialect.id_path.keys:
         found = find_path(line, path)
@@ -153,13 +161,9 @@ def read_id(line: bytes, dialect: Dialect) -> str | None:
         try:
             value: Any = decode_value(token_at(line, found))
         except UndecodableError:
-            continue
-        if isinstance(value, str):
-            return value
-        if type(value) is int:
-            return str(value)
-        if value is not None:
             return None
+        if value is not None:
+            return as_id(value)
     return None
 
 

@@ -20,12 +20,18 @@ line it is whatever this scan says, always the same for the same bytes.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _WHITE: Final = re.compile(rb"[ \t\r\n]*")
 _COLON: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
 _SCALAR: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,{}\[\]":]+', re.DOTALL)
 _BACKSLASH: Final = 0x5C
+_ROUNDS: Final = 8
 
 _BRACKETS_AS_BRACES: Final = bytes.maketrans(b"[]", b"{}")
 _NOT_STRUCTURE: Final = bytes(octet for octet in range(256) if octet not in b'"{}[]')
@@ -85,6 +91,24 @@ def nesting(text: bytes) -> tuple[int, int]:
     """
     if b"{" not in text and b"[" not in text and b"}" not in text and b"]" not in text:
         return 0, 0
+    bare = _brackets(text)
+    # what closes at once says nothing; a few rounds leave next to nothing of most text
+    for _ in range(_ROUNDS):
+        if b"{}" not in bare:
+            closed = bare.count(b"}")
+            return len(bare) - 2 * closed, -closed
+        bare = bare.replace(b"{}", b"")
+    levels = _levels(bare)
+    return int(levels[-1]), int(levels.min())
+
+
+def depth(text: bytes) -> int:
+    """Return how many containers are open at once at the deepest place of `text`."""
+    return int(_levels(_brackets(text)).max())
+
+
+def _brackets(text: bytes) -> bytes:
+    """Return the brackets of `text` outside strings, all as braces."""
     bare = text.translate(_BRACKETS_AS_BRACES, _NOT_STRUCTURE)
     if b'"' in bare:
         if b"\\" in text:
@@ -92,10 +116,15 @@ def nesting(text: bytes) -> tuple[int, int]:
             text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
             bare = text.translate(_BRACKETS_AS_BRACES, _NOT_STRUCTURE)
         bare = b"".join(bare.split(b'"')[::2])
-    while b"{}" in bare:
-        bare = bare.replace(b"{}", b"")
-    closed = bare.count(b"}")
-    return len(bare) - 2 * closed, -closed
+    return bare
+
+
+def _levels(bare: bytes) -> NDArray[np.int64]:
+    """Return the level before the first brace, which is 0, and behind each."""
+    # an opening brace is one less than the letter between the two, a closing one more
+    steps = ord("|") - np.frombuffer(b"|" + bare, dtype=np.uint8).astype(np.int64)
+    levels: NDArray[np.int64] = np.cumsum(steps)
+    return levels
 
 
 def token_at(line: bytes, offset: int) -> bytes:
@@ -121,5 +150,10 @@ def find_path(line: bytes, path: tuple[bytes, ...]) -> int:
     for key in path:
         if at < 0 or line[at : at + 1] != (b"{" if key else b"["):
             return -1
-        at = find_value(line, at, key) if key else _WHITE.match(line, at + 1).end()  # type: ignore[union-attr]
+        at = find_value(line, at, key) if key else _first_element(line, at)
     return at
+
+
+def _first_element(line: bytes, bracket: int) -> int:
+    at = _WHITE.match(line, bracket + 1).end()  # type: ignore[union-attr]
+    return -1 if line[at : at + 1] in (b"]", b"") else at

@@ -118,7 +118,8 @@ def build(
     -----
     O(nbytes), one pass. Nothing is kept but the offsets.
     """
-    nothing = Extents(np.zeros(0, "<u8"), np.zeros(0, "<u8"))
+    none = _frozen(np.zeros(0, "<u8"), np.zeros(0, np.int64))
+    nothing = Extents(none, none)
     empty = Layout(0, stamp, 0, nothing, nothing, nothing, np.zeros(0, np.int64), dialect, False)
     return extend(empty, source, stamp, progress=progress)
 

@@ -40,6 +40,9 @@ VALUE_NBYTES = 96
 #: zero bytes that must be readable around every line that a probe looks at
 _MARGIN_NBYTES = max(_HEAD_NBYTES, _TAIL_NBYTES) + VALUE_NBYTES
 
+#: lines whose windows are gathered at once: a few megabytes, however short the lines are
+_BLOCK_COUNT = 4096
+
 OPEN_BRACE = 0x7B
 _CLOSE_BRACE = 0x7D
 _BACKSLASH = 0x5C
@@ -94,13 +97,20 @@ def head_values(block: Block, opening: bytes, todo: Offsets) -> Offsets:
     """Return where the value behind `opening` starts, if proven from the line's front, else -1."""
     starts = block.starts[todo]
     rows = block.texts(starts, _HEAD_NBYTES)
-    # backwards from the first nested container: writers put the key right before it
+    # bytes of the line before its first nested container
     flat = np.minimum(_first(rows, b"{"), _first(rows, b"["))
-    at = np.strings.rfind(rows, opening, 0, flat)
+    flat = np.minimum(flat, block.ends[todo] - starts)
+    if b"{" in opening:
+        # the key of an object: it is proven if that object is the first nested container
+        at = flat - opening.index(b"{")
+        there = block.texts(starts + np.maximum(at, 0), len(opening)) == opening
+        at = np.where(there, at, -1)
+    else:
+        # backwards, since writers put the key right before the container
+        at = np.strings.rfind(rows, opening, 0, flat)
     hit = (
         (at > 0)
         & (block.octets[starts] == OPEN_BRACE)
-        & (starts + at + len(opening) < block.ends[todo])
         & (block.octets[starts + at - 1] != _BACKSLASH)
     )
     return np.where(hit, starts + at + len(opening), -1)
@@ -171,21 +181,31 @@ def string_values(block: Block, key: bytes, probes: tuple[Probe, ...], todo: Off
     return found
 
 
-def plain_values(block: Block, at: Offsets) -> tuple[NDArray[np.bytes_], Offsets]:
+def plain_values(block: Block, at: Offsets, lines: Offsets) -> tuple[NDArray[np.bytes_], Offsets]:
     """Return strings that start at `at`, and how long each is.
+
+    Parameters
+    ----------
+    block : Block
+        The lines.
+    at : (count,) int64, bytes
+        Offsets in the buffer.
+    lines : (count,) int64
+        Indices of the lines that they are in.
 
     Returns
     -------
     rows : (count,) S-strings
         What stands at each offset, cut short of nothing that the lengths speak of.
     lengths : (count,) int64
-        Bytes before the closing quote; -1 where an escape or the end of what was looked at
-        comes first.
+        Bytes before the closing quote; -1 where an escape, the end of the line or the end
+        of what was looked at comes first.
     """
     rows = block.texts(at, VALUE_NBYTES)
     quote = np.strings.find(rows, b'"')
     escape = np.strings.find(rows, b"\\")
-    return rows, np.where((escape < 0) | (escape > quote), quote, -1)
+    plain = ((escape < 0) | (escape > quote)) & (at + quote < block.ends[lines])
+    return rows, np.where(plain, quote, -1)
 
 
 def blocks(buffer: Searchable, starts: Offsets, ends: Offsets) -> Iterator[tuple[slice, Block]]:
@@ -200,10 +220,12 @@ def blocks(buffer: Searchable, starts: Offsets, ends: Offsets) -> Iterator[tuple
     """
     whole = Block(buffer, starts, ends)
     inner = _inner_lines(len(whole.octets), starts, ends)
-    if inner.start < inner.stop:
-        yield inner, Block(buffer, starts[inner], ends[inner])
+    for first in range(inner.start, inner.stop, _BLOCK_COUNT):
+        lines = slice(first, min(first + _BLOCK_COUNT, inner.stop))
+        yield lines, Block(buffer, starts[lines], ends[lines])
     for outer in (slice(0, inner.start), slice(inner.stop, len(starts))):
         if outer.start < outer.stop:
+            # few: what lies so near an end is not longer than the margin, or is one line
             copies = [whole.line(index) for index in range(outer.start, outer.stop)]
             yield outer, _with_margin(copies)
 

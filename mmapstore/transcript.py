@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from . import detect, layout, verify
-from .decode import Undecodable, decode_each
-from .dialect import GENERIC, dialect_named
+from .decode import Undecodable
+from .dialect import dialect_named
 from .errors import PositionError
 from .fileio import Stamp, on_remote_filesystem, open_regular, stamp_of
 from .filemap import MappedFile, ReadFile
@@ -119,11 +119,14 @@ class Transcript:
         self._asked = None if dialect is None else dialect_named(dialect)
         self.path = os.fsdecode(path)
         # a later change of the working directory must not lead refresh() elsewhere
-        self._absolute = os.path.join(os.getcwd(), self.path)
+        self._absolute = (
+            self.path if os.path.isabs(self.path) else os.path.join(os.getcwd(), self.path)
+        )
         self._access = access
         self._trust = trust
         self._progress = progress
         self._has_shrunk = False
+        self._claimed = False
         self._lock = threading.Lock()
         descriptor = open_regular(self.path)
         self._generation: Generation | None = self._build(descriptor, descriptor.stamp(), 0)
@@ -418,26 +421,29 @@ class Transcript:
             and not current.doubted
             and stamp.same_file(known)
             and stamp.nbytes > known.nbytes
-            and not self._unclaimed(current.layout)
+            and self._claimed
         ):
             source = self._source(descriptor, stamp, current.dialect)
             grown = layout.extend(current.layout, source, stamp, progress=self._progress)
-            self._generation = Generation(number, self.path, grown, source)
+            self._publish(Generation(number, self.path, grown, source))
             return Refresh.APPENDED
-        self._generation = self._build(descriptor, stamp, number)
+        self._publish(self._build(descriptor, stamp, number))
         return Refresh.REBUILT
+
+    def _publish(self, generation: Generation) -> None:
+        # closed in the meantime, it stays so
+        if self._generation is not None:
+            self._generation = generation
 
     def _build(self, descriptor: Descriptor, stamp: Stamp, number: int) -> Generation:
         head = descriptor.read(0, min(stamp.nbytes, detect.DETECTION_NBYTES))
         detect.check_is_transcript(self.path, head)
         dialect = self._asked or detect.detect(self.path, head)
+        # what no line claims yet may turn out to be of another dialect
+        self._claimed = self._asked is not None or detect.is_claimed(dialect, head)
         source = self._source(descriptor, stamp, dialect)
         built = layout.build(source, dialect, stamp, progress=self._progress)
         return Generation(number, self.path, built, source)
-
-    def _unclaimed(self, known: Layout) -> bool:
-        """Whether a longer file may turn out to be of another dialect."""
-        return self._asked is None and known.dialect is GENERIC
 
     def _source(self, descriptor: Descriptor, stamp: Stamp, dialect: Dialect) -> FileBytes:
         if self._access == "mmap":
@@ -461,7 +467,7 @@ def _effective(
     messages = generation.layout.messages
     parts = list(generation.parts(messages, start, stop))
     for first, end in reversed(parts) if reverse else parts:
-        records = decode_each(generation.texts(messages, first, end))
+        records = generation.decoded(messages, first, end)
         for record in reversed(records) if reverse else records:
             if isinstance(record, Undecodable):
                 continue

@@ -8,6 +8,7 @@ long as the view lives. Nothing is decoded before it is asked for.
 
 from __future__ import annotations
 
+import bisect
 import operator
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from .decode import Undecodable, decode_distinct, decode_each
+from .decode import Undecodable, decode_distinct
 from .generation import Damaged
 from .identity import offset_address
 from .review import overlay
@@ -83,7 +84,9 @@ class Window:
         key = generation.dialect.id_path.key
         by_id = None if key is None else decode_distinct(texts, key)
         if by_id is None:
-            decoded = self._one_by_one(decode_each(texts))
+            decoded = self._one_by_one(
+                generation.decode(generation.layout.messages, self.start, texts)
+            )
         else:
             positions = range(self.start, self.stop)
             decoded = _Decoded(list(by_id.values()), positions, by_id, ())
@@ -98,22 +101,25 @@ class Window:
         offsets = generation.layout.messages.starts
         messages: list[dict[str, Any]] = []
         positions: list[int] = []
-        place: dict[str, int] = {}
+        ids: list[str] = []
         damaged: list[Damaged] = []
+        # by its id, or by its offset: an id may be spelled like an address
+        place: dict[str | int, int] = {}
         for position, record in enumerate(records, self.start):
             offset = int(offsets[position])
             if isinstance(record, Undecodable):
                 damaged.append(Damaged(position, offset, record.reason))
                 continue
-            message_id = generation.dialect.id(record) or offset_address(offset)
+            message_id = generation.dialect.id(record)
             # a repeated id keeps its first place and takes its last content
-            index = place.setdefault(message_id, len(messages))
+            index = place.setdefault(message_id or offset, len(messages))
             if index < len(messages):
                 messages[index] = record
             else:
                 messages.append(record)
                 positions.append(position)
-        return _Decoded(messages, positions, place, damaged)
+                ids.append(message_id or offset_address(offset))
+        return _Decoded(messages, positions, ids, damaged)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -157,17 +163,17 @@ class Window:
 class Lines(Sequence[memoryview]):
     """The physical lines of a window; see :attr:`Window.lines`."""
 
-    __slots__ = ("_generation", "_run", "_run_start", "_run_stop", "_start", "_stop")
+    __slots__ = ("_generation", "_held", "_start", "_stop")
 
     def __init__(self, generation: Generation, start: int, stop: int) -> None:
         self._generation = generation
         self._start = start
         self._stop = stop
-        self._run: Run | None = None
-        self._run_start = self._run_stop = start
+        # positions, and the run of memory that holds their lines; swapped as one, so that
+        # threads that read one window never see a run that is not theirs
+        self._held: tuple[int, int, Run] | None = None
         if generation.source.access == "mmap":
-            self._run = generation.source.run(0, 0)
-            self._run_stop = stop
+            self._held = start, stop, generation.source.run(0, 0)
 
     def __len__(self) -> int:
         """Return the number of lines."""
@@ -194,17 +200,22 @@ class Lines(Sequence[memoryview]):
             message = f"line {index} of a window of {len(self)}"
             raise IndexError(message)
         at += self._start
-        messages = self._generation.layout.messages
-        if not self._run_start <= at < self._run_stop:
-            self._find_run(at)
-        return self._generation.line(messages, at, self._run)
+        held = self._held
+        if held is None or not held[0] <= at < held[1]:
+            held = self._held = self._find_run(at)
+        return self._generation.line(self._generation.layout.messages, at, held[2])
 
-    def _find_run(self, at: int) -> None:
-        # Adjacent lines are read at once when the first of them is touched. Only the last
-        # run is kept: the views given out keep their own bytes alive.
+    def _find_run(self, at: int) -> tuple[int, int, Run]:
+        # Adjacent lines are read at once when one of them is touched. Only the last run is
+        # kept: the views given out keep their own bytes alive.
         generation = self._generation
-        runs = generation.runs(generation.layout.messages, at, self._stop)
-        self._run_start, self._run_stop, self._run = next(runs)
+        messages = generation.layout.messages
+        parts = generation.parts(messages, self._start, self._stop)
+        first, end = next(part for part in parts if at < part[1])
+        edges = generation.edges(messages, first, end)
+        index = bisect.bisect_right(edges, at)
+        low, high = edges[index - 1], edges[index]
+        return low, high, generation.read_run(messages, low, high)
 
 
 class Checkpoints(Sequence[dict[str, Any]]):
