@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SPAN_NBYTES = 4 << 20
 
 #: how a message without an id is addressed: by the offset of its line
-_BY_OFFSET = re.compile(r"@(0|[1-9][0-9]{0,18})")
+_BY_OFFSET = re.compile(r"@(0|[1-9][0-9]{0,19})")
 
 
 class Identities:

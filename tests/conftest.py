@@ -1,0 +1,80 @@
+"""What every test may ask for: a profile for Hypothesis, files to read, and watches over them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples on every machine and in every run; "deep" is for looking for more.
+settings.register_profile(
+    "ci",
+    max_examples=45,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("deep", settings.get_profile("ci"), max_examples=1500, derandomize=False)
+settings.load_profile(os.environ.get("MMAPSTORE_HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(params=["mmap", "pread"])
+def access(request: pytest.FixtureRequest) -> str:
+    """Both ways to the bytes; every answer must be the same."""
+    return str(request.param)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes bytes to a file of its own directory."""
+
+    def write_file(data: bytes, name: str = "t.jsonl") -> Path:
+        path = tmp_path / name
+        path.write_bytes(data)
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def unchanged() -> Callable[[Path], object]:
+    """Return a context manager that fails if a file's bytes, mode or times are not left alone."""
+
+    @contextmanager
+    def watch(path: Path) -> Iterator[None]:
+        def facts() -> tuple[object, ...]:
+            status = path.lstat()
+            beside = sorted(entry.name for entry in path.parent.iterdir())
+            return (
+                path.read_bytes(),
+                status.st_mode,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+                status.st_ino,
+                beside,
+            )
+
+        before = facts()
+        yield
+        assert facts() == before
+
+    return watch
+
+
+@pytest.fixture
+def open_fds() -> Callable[[], int]:
+    """Return a function that counts the open file descriptors of this process."""
+
+    def count() -> int:
+        for directory in ("/proc/self/fd", "/dev/fd"):
+            if os.path.isdir(directory):
+                return len(os.listdir(directory))
+        pytest.skip("no directory lists the open descriptors here")
+
+    return count
