@@ -128,7 +128,7 @@ def _decode_leniently(line: bytes) -> Any:
         reason = f"not UTF-8 at byte {error.start} of the line"
         raise UndecodableError(reason) from error
     except json.JSONDecodeError as error:
-        reason = f"{error.msg} at character {error.pos} of the line"
+        reason = f"{error.msg.removesuffix(' at')} at character {error.pos} of the line"
         raise UndecodableError(reason) from error
     except ValueError as error:  # an integer of more digits than Python converts
         raise UndecodableError(str(error)) from error

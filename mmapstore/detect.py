@@ -41,22 +41,26 @@ def detect(path: str, head: bytes) -> Dialect:
     """
     if _in_host_directory(path):
         return NATIVE
-    lines = _lines(head)
+    every, complete = _all_lines(head), _lines(head)
     normal = os.path.abspath(path)
     hinted = [
         dialect
         for dialect in DIALECTS
         if dialect.path_hint and re.search(dialect.path_hint, normal)
     ]
-    for dialect in (*hinted, *DIALECTS):
-        if any(_matches(signature, lines) for signature in dialect.signatures):
-            return dialect
+    for strong in (True, False):
+        for dialect in (*hinted, *DIALECTS):
+            # half a line may tell by what it has, not by what it lacks
+            signatures = dialect.signatures[:1] if strong else dialect.signatures[1:]
+            lines = every if strong else complete
+            if any(_matches(signature, lines) for signature in signatures):
+                return dialect
     return hinted[0] if hinted else GENERIC
 
 
 def is_claimed(dialect: Dialect, head: bytes) -> bool:
     """Whether some complete line in `head` shows that the file is of that dialect."""
-    lines = _lines(head[: head.rfind(b"\n") + 1])
+    lines = _lines(head)
     return any(_matches(signature, lines) for signature in dialect.signatures)
 
 
@@ -72,7 +76,7 @@ def check_is_transcript(path: str, head: bytes) -> None:
         raise NotATranscriptError(
             "compressed with zstd", path=path, hint="unpack it first: zstd -d FILE.jsonl.zst"
         )
-    lines = [line for line in _lines(head) if line.strip(b" \t\r\n")]
+    lines = [line for line in _all_lines(head) if line.strip(b" \t\r\n")]
     if not lines or any(object_start(line) >= 0 for line in lines):
         return
     raise NotATranscriptError(
@@ -80,8 +84,14 @@ def check_is_transcript(path: str, head: bytes) -> None:
     )
 
 
-def _lines(head: bytes) -> list[bytes]:
+def _all_lines(head: bytes) -> list[bytes]:
     return head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+
+
+def _lines(head: bytes) -> list[bytes]:
+    """Return the complete lines, and one that only the end of what is looked at cuts off."""
+    lines = _all_lines(head)
+    return lines if len(head) >= DETECTION_NBYTES else lines[:-1]
 
 
 def _in_host_directory(path: str) -> bool:

@@ -110,7 +110,8 @@ class Dialect:
     id_path, role_path, time_path, text_path, call_path : Path
         Where a message has them.
     signatures : tuple of Signature
-        How a file is recognised: by any of them.
+        How a file is recognised: by any of them. The first is asked of all dialects before
+        the others are.
     path_hint : str
         Regular expression over an absolute path with ``/``; empty: none.
     role_until : str

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .decode import UndecodableError, decode_value
+from .decode import UndecodableError, decode_value, without_mark
 from .dialect import Probe, as_id
 from .errors import TranscriptChangedError
 from .keys import find_path, token_at
@@ -96,6 +96,9 @@ def build(source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
             )
         starts = messages.starts[first:stop].astype(np.int64) - run.base
         ends = messages.ends[first:stop].astype(np.int64) - run.base
+        if run.base + starts[0] == 0:
+            # a byte order mark belongs to the first line's bytes but not to its text
+            starts[0] = ends[0] - len(without_mark(run.view[: ends[0]]))
         for index, message_id in enumerate(_ids(run.buffer, starts, ends, dialect), first):
             if message_id is not None:
                 checksums[index] = zlib.crc32(message_id)

@@ -75,7 +75,7 @@ def findings(
                 number += 1
                 kind = Kind(code)
                 offset = batch.base + start
-                line = memory[start:end]
+                line = memory[start : end - 1]
                 reason = _reason(without_mark(line) if offset == 0 else line, kind, layout)
                 if reason is not None:
                     place = position if kind is Kind.MESSAGE else None

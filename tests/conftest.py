@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 # The same examples on every machine and in every run; "deep" is for looking for more.
 settings.register_profile(
     "ci",
-    max_examples=45,
+    max_examples=30,
     derandomize=True,
     deadline=None,
     database=None,

@@ -256,7 +256,22 @@ def test_what_the_lines_of_a_dialect_are(name: str, record: dict[str, Any], kind
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "line", [b"", b" ", b"\t\r", b"[]", b'"message"', b"1", b"null", b"\0" * 9, b'"type":"message"']
+    "line",
+    [
+        b"",
+        b" ",
+        b"\t\r",
+        b"[]",
+        b'"message"',
+        b"1",
+        b"null",
+        b"\0" * 9,
+        b'"type":"message"',
+        b'x{"a":1,"type":"message"}',
+        b'["a","type":"message"}',
+        b'"a":{},"type":"user","role":"user"}',
+        b'\xef\xbb\xbf{"type":"message"}',
+    ],
 )
 def test_what_does_not_begin_an_object_is_other(name: str, line: bytes) -> None:
     assert kind_alone(dialect_named(name), line + b"\n") is OTHER

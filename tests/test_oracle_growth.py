@@ -81,8 +81,8 @@ def check_prefix(t: mmapstore.Transcript, whole: Oracle, nbytes: int) -> None:
     [
         ("mmap", "append-only", 1),
         ("pread", "none", 1),
-        ("mmap", "none", 7),
-        ("pread", "append-only", 7),
+        ("mmap", "none", 29),
+        ("pread", "append-only", 29),
     ],
 )
 def test_every_prefix_and_what_it_grows_to(

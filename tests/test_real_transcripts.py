@@ -150,7 +150,7 @@ def test_growth_gives_what_a_cold_open_gives(row: dict[str, Any], tmp_path: Path
         cold = layout_facts(t)
     line_starts = [index + 1 for index, octet in enumerate(data[:4000]) if octet == 0x0A][:4]
     cuts = {
-        *range(0, min(len(data), 1600), 41),
+        *range(0, min(len(data), 1600), 83),
         *line_starts,
         *(start - 1 for start in line_starts),
     }

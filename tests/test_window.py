@@ -180,6 +180,25 @@ def test_lines_from_last_to_first_are_not_read_again_and_again(
         assert reads.nbytes < 3 * t.nbytes
 
 
+@pytest.mark.xfail(strict=True, reason="where lines fall apart is found anew for every run")
+def test_lines_that_stand_apart_are_found_in_one_pass(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(HEADER + b"".join(message(str(n)) + b'{"x":1}\n' for n in range(100)))
+    looked_at = []
+    edges = Generation.edges
+
+    def noted(self: Generation, extents: Any, start: int, stop: int) -> list[int]:
+        looked_at.append(stop - start)
+        return edges(self, extents, start, stop)
+
+    monkeypatch.setattr(Generation, "edges", noted)
+    with mmapstore.open(path, access="pread") as t:
+        w = t.window()
+        assert len(list(w.lines)) == 100
+        assert sum(looked_at) <= 200
+
+
 def test_two_threads_may_read_the_lines_of_one_window(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
