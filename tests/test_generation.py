@@ -448,10 +448,11 @@ def tool(message_id: str, *calls: Any) -> bytes:
     )
 
 
+@pytest.mark.parametrize("span", [150, 4 << 20])
 def test_the_newest_message_that_holds_a_call(
-    tmp_path: Path, access: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, access: str, span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "_SPAN_NBYTES", 150)
+    monkeypatch.setattr(identity, "_SPAN_NBYTES", span)
     data = HEADER + tool("a", b'"one"') + tool("b", b'"two"', b'"three"') + message("one", 300)
     data += tool("c", b'"one"') + b'{"type":"message","x":"two"\n' + message("two") * 20
     of = lookups(tmp_path, access, data)

@@ -248,6 +248,11 @@ def test_nesting_of_random_structure() -> None:
     for _ in range(300):
         text = "".join(rng.choices("{}[]", k=rng.randrange(40))).encode()
         assert nesting(text) == naive_nesting(text)
+    # deeper than what a few rounds over the text take away
+    for _ in range(300):
+        runs = [rng.choice("{}[]") * rng.randrange(30) for _ in range(rng.randrange(7))]
+        text = "".join(runs).encode()
+        assert nesting(text) == naive_nesting(text)
 
 
 def calls_made(function: Any, *args: Any) -> int:
