@@ -30,8 +30,12 @@ def access(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+#: bytes from which a file is removed as soon as its test is over
+LARGE_NBYTES = 1 << 20
+
+
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     """Return a function that writes bytes to a file of its own directory."""
 
     def write_file(data: bytes, name: str = "t.jsonl") -> Path:
@@ -39,7 +43,11 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         path.write_bytes(data)
         return path
 
-    return write_file
+    yield write_file
+    # a disk that has to write them behind the tests' back slows all of them down
+    for path in tmp_path.iterdir():
+        if path.is_file() and path.stat().st_size >= LARGE_NBYTES:
+            path.unlink()
 
 
 @pytest.fixture

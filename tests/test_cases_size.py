@@ -65,7 +65,7 @@ def test_lines_about_as_long_as_any_buffer(write: Write, access: str, cap: int) 
 @pytest.mark.parametrize("edge", [256 * KIB, 4 * MIB, 16 * MIB])
 def test_line_feeds_next_to_any_edge(write: Write, access: str, edge: int) -> None:
     """A4.1: a newline just before, at and behind the edge of what is looked at together."""
-    for shift in (-1, 0, 1, 2):
+    for shift in (-1, 0, 1):
         first = line_of(edge + shift - len(HEADER), "long")
         rest = [M("a"), C("x"), R("a", "s", "y"), M("b")]
         with mmapstore.open(write(HEADER + first + b"".join(rest)), access=access) as t:
@@ -154,6 +154,7 @@ def test_files_past_half_a_gibibyte(tmp_path: Path) -> None:
     assert line_count == 2 + -(-513 // 4) + 2
     assert position == 2
     assert grown < 48 * MIB
+    path.unlink()
 
 
 def test_offsets_past_four_gibibytes(tmp_path: Path, access: str) -> None:
@@ -184,6 +185,7 @@ def test_offsets_past_four_gibibytes(tmp_path: Path, access: str) -> None:
     assert [c["id"] for c in w.compactions] == ["x"]
     assert list(w.compaction_positions) == [2]
     assert generation.position("b") == 2
+    path.unlink()
 
 
 def test_payload_before_and_behind_the_type(write: Write, access: str) -> None:

