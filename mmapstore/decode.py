@@ -124,6 +124,9 @@ def _decode_leniently(line: bytes) -> Any:
 
             with ThreadPoolExecutor(1) as fresh:
                 return fresh.submit(json.loads, text).result()
+    except RecursionError as error:  # the limit was set lower than Python's own
+        reason = "nested too deeply for the recursion limit"
+        raise UndecodableError(reason) from error
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 at byte {error.start} of the line"
         raise UndecodableError(reason) from error

@@ -83,6 +83,9 @@ def build(source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
     O(count) where ids stand near an end of their line, which is where writers put them.
     """
     count = len(messages)
+    if not dialect.id_path.keys:
+        nothing = np.zeros(0, dtype=np.uint32)
+        return Identities(nothing, nothing, np.arange(count))
     checksums = np.zeros(count, dtype=np.uint32)
     resolved = np.zeros(count, dtype=np.bool_)
     for first, stop in spans(messages, 0, count):

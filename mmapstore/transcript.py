@@ -477,21 +477,27 @@ def _effective(
 
 
 def _cut(known: Layout, start: int, stop: int, anchor: int, max_nbytes: int) -> tuple[int, int]:
-    """Return the longest part of [start, stop) with `anchor` in it and few enough bytes."""
+    """Return the part of [start, stop) around `anchor` that grows to few enough bytes.
+
+    The nearer neighbour is taken first; a side ends where its next line does not fit.
+    """
+    if start == stop:
+        return start, stop
     sizes = (known.messages.ends[start:stop] - known.messages.starts[start:stop]).astype(np.int64)
-    anchor = min(max(anchor, start), stop - 1)
-    room = max_nbytes - int(sizes.sum())
-    while room < 0 and stop - start > 1:
-        # the end farther from the anchor goes first
-        if anchor - start > stop - 1 - anchor:
-            room += int(sizes[0])
-            sizes = sizes[1:]
-            start += 1
-        else:
-            room += int(sizes[-1])
-            sizes = sizes[:-1]
-            stop -= 1
-    return start, stop
+    low = min(max(anchor, start), stop - 1)
+    high = low + 1
+    room = max_nbytes - int(sizes[low - start])
+    first, end = start, stop
+    while first < low or high < end:
+        older = high == end or (first < low and anchor - low < high - 1 - anchor)
+        at = low - 1 if older else high
+        nbytes = int(sizes[at - start])
+        if nbytes > room:
+            first, end = (low, end) if older else (first, high)
+            continue
+        room -= nbytes
+        low, high = (at, high) if older else (low, at + 1)
+    return low, high
 
 
 def _at_least(value: int, least: int, name: str) -> int:

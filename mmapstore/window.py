@@ -163,7 +163,7 @@ class Window:
 class Lines(Sequence[memoryview]):
     """The physical lines of a window; see :attr:`Window.lines`."""
 
-    __slots__ = ("_generation", "_held", "_start", "_stop")
+    __slots__ = ("_edges", "_generation", "_held", "_start", "_stop")
 
     def __init__(self, generation: Generation, start: int, stop: int) -> None:
         self._generation = generation
@@ -172,6 +172,8 @@ class Lines(Sequence[memoryview]):
         # positions, and the run of memory that holds their lines; swapped as one, so that
         # threads that read one window never see a run that is not theirs
         self._held: tuple[int, int, Run] | None = None
+        # where the lines of the last part that was looked at fall apart
+        self._edges: list[int] = []
         if generation.source.access == "mmap":
             self._held = start, stop, generation.source.run(0, 0)
 
@@ -210,9 +212,11 @@ class Lines(Sequence[memoryview]):
         # kept: the views given out keep their own bytes alive.
         generation = self._generation
         messages = generation.layout.messages
-        parts = generation.parts(messages, self._start, self._stop)
-        first, end = next(part for part in parts if at < part[1])
-        edges = generation.edges(messages, first, end)
+        edges = self._edges
+        if not edges or not edges[0] <= at < edges[-1]:
+            parts = generation.parts(messages, self._start, self._stop)
+            first, end = next(part for part in parts if at < part[1])
+            edges = self._edges = generation.edges(messages, first, end)
         index = bisect.bisect_right(edges, at)
         low, high = edges[index - 1], edges[index]
         return low, high, generation.read_run(messages, low, high)

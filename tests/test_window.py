@@ -180,7 +180,6 @@ def test_lines_from_last_to_first_are_not_read_again_and_again(
         assert reads.nbytes < 3 * t.nbytes
 
 
-@pytest.mark.xfail(strict=True, reason="where lines fall apart is found anew for every run")
 def test_lines_that_stand_apart_are_found_in_one_pass(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
