@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GROUPS_DONE := $(VENV)/.groups-
 
-.PHONY: help demo test lint bench peers clean
+.PHONY: help demo test lint bench-tools bench peers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -28,6 +28,8 @@ lint: $(GROUPS_DONE)test $(GROUPS_DONE)lint ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench-tools: $(GROUPS_DONE)bench ## install what the benchmarks need, and nothing more
 
 bench: $(GROUPS_DONE)bench ## measure every promised cost against its limit
 	$(BIN)/python -m asv_bench.report

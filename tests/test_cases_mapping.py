@@ -228,13 +228,17 @@ def test_edited_in_place_under_a_layout(write: Write, access: str, how: str) -> 
                 changed = bytearray(data[:start] + b" " + data[start:-1])
         with path.open("r+b") as file:
             file.write(changed)
+        # a line whose own bytes are intact, and that no longer begins at a line start
+        touched = 2 if how == "a newline more" else 1
         with pytest.raises(mmapstore.TranscriptChangedError) as caught:
-            bytes(w.lines[1])
+            bytes(w.lines[touched])
         assert isinstance(caught.value, RuntimeError)
         assert caught.value.path == t.path
         for look in (
-            lambda: t[1],
-            lambda: t.line(1),
+            lambda: t[touched],
+            lambda: t.line(touched),
+            lambda: t.window(after=touched).messages,
+            lambda: t.window(after=touched).lines[0],
             lambda: t.window().messages,
             lambda: list(t.iter()),
         ):

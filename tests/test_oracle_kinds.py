@@ -97,6 +97,9 @@ _FILLERS = [
     '"pad":["type","{0}","type"]',
     '"pad":"}}]{0}{{["',
     '"type\\"":"{0}"',
+    '"{0}\\"type":"compaction"',
+    '"{0}\\"type":"message"',
+    '"{0}\\\\\\"type":"session"',
     '"\\\\type":"{0}"',
     '"pad":"type","colon":":{0}"',
 ]
