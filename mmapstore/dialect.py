@@ -166,7 +166,11 @@ class Dialect:
         return None
 
     def text(self, message: dict[str, Any]) -> str:
-        """Return the text that a person would read in the message; parts joined by newlines."""
+        """Return the text that a person would read in the message; parts joined by newlines.
+
+        What is said; where a message says nothing, what a tool gave back, as far as it is
+        text; empty where there is neither.
+        """
         return "\n".join(self.text_path.strings(message))
 
     def calls(self, message: dict[str, Any]) -> list[str]:
@@ -186,7 +190,9 @@ def _all(kind: Kind, *values: bytes) -> dict[bytes, Kind | Look]:
     return dict.fromkeys(values, kind)
 
 
+# What is said; where nothing is, what a tool gave back; where that is not either, what was thought.
 _CONTENT = "message.content|message.content[].text"
+_RESULTS = "message.content[].content|message.content[].content[].text|message.content[].thinking"
 
 NATIVE = Dialect(
     "native",
@@ -211,7 +217,10 @@ NATIVE = Dialect(
     # the writer puts type first; lines of the previous key order have it last
     probes=(Probe.FIRST, Probe.TAIL, Probe.HEAD),
     time_path=Path("createdAt"),
-    text_path=Path("blocks|blocks[].text"),
+    text_path=Path(
+        "blocks|blocks[].text|blocks[].result|blocks[].result.content"
+        "|blocks[].result.content[].text"
+    ),
     call_path=Path("blocks[].callId"),
     safe_to_map=True,
 )
@@ -232,7 +241,7 @@ DIALECTS: tuple[Dialect, ...] = (
         },
         (Signature(type=("session",), has=("id", "cwd")),),
         role_path=Path("message.role|=custom"),
-        text_path=Path(f"{_CONTENT}|summary|message.output|content|content[].text"),
+        text_path=Path(f"{_CONTENT}|summary|message.output|content|content[].text|{_RESULTS}"),
         call_path=Path("message.content[].id"),
         path_hint=r"/\.(pi|omp)/agent/sessions/|/\.(openclaw|clawdbot)/agents/[^/]+/sessions/",
     ),
@@ -305,7 +314,9 @@ DIALECTS: tuple[Dialect, ...] = (
         id_path=Path("event.uuid|event.toolCallId|message.id"),
         role_path=Path("message.role|=assistant"),
         time_path=Path("time|created_at"),
-        text_path=Path("message.content|message.content[].text|event.part.text|summary"),
+        text_path=Path(
+            "message.content|message.content[].text|event.part.text|event.part.think|summary"
+        ),
         path_hint=r"/\.kimi-code/sessions/",
     ),
     Dialect(
@@ -314,7 +325,7 @@ DIALECTS: tuple[Dialect, ...] = (
         {b"message": Kind.MESSAGE, b"compaction_state": Kind.COMPACTION},
         (Signature(type=("session_start",), has=("id", "title")),),
         role_path=Path("message.role"),
-        text_path=Path(f"{_CONTENT}|summaryText"),
+        text_path=Path(f"{_CONTENT}|summaryText|{_RESULTS}"),
         call_path=Path("message.content[].id"),
         path_hint=r"/\.factory/sessions/",
     ),
@@ -395,7 +406,7 @@ DIALECTS: tuple[Dialect, ...] = (
         probes=(Probe.HEAD, Probe.TAIL),
         id_path=Path("uuid"),
         role_path=Path("message.role"),
-        text_path=Path(_CONTENT),
+        text_path=Path(f"{_CONTENT}|{_RESULTS}"),
         call_path=Path("message.content[].id"),
         path_hint=r"/\.claude/projects/",
     ),

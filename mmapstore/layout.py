@@ -46,7 +46,7 @@ class Extents:
         return len(self.starts)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Layout:
     """Offsets of the lines of one generation of a transcript.
 
@@ -81,6 +81,14 @@ class Layout:
     dialect: Dialect
     #: whether the last compaction line is a boundary that the next summary may complete
     open_boundary: bool
+
+    def __repr__(self) -> str:
+        """Show the counts."""
+        return (
+            f"<Layout of {self.file_len} bytes: {len(self.messages)} messages, "
+            f"{len(self.compactions)} compaction lines, {len(self.reviews)} review states, "
+            f"{self.line_count} lines>"
+        )
 
     @property
     def message_offsets(self) -> Offsets:
