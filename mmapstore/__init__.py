@@ -17,7 +17,6 @@ offset arrays), :mod:`~mmapstore.generation` (a layout over its bytes) and
 
 from __future__ import annotations
 
-from .dialect import Dialect, Kind
 from .errors import (
     LineDecodeError,
     MessageNotFoundError,
@@ -28,6 +27,7 @@ from .errors import (
 )
 from .fileio import Stamp
 from .generation import Damaged
+from .grammar import Dialect, Kind
 from .layout import Extents, Layout
 from .transcript import Refresh, Transcript, open
 from .verify import Finding

@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from .dialect import Kind, Look, Probe
+from .grammar import Kind, Look, Probe
 from .keys import find_path, find_value, object_start, token_at
-from .probe import OPEN_BRACE, blocks, plain_values, string_values, tail_values
+from .probe import (
+    OPEN_BRACE,
+    blocks,
+    may_be_objects,
+    plain_values,
+    string_values,
+    tail_values,
+    without_key,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .dialect import Dialect
+    from .grammar import Dialect
     from .probe import Block, Offsets
     from .scan import Searchable
 
@@ -67,8 +75,9 @@ class Classifier:
         if not dialect.key:
             objects = block.octets[block.starts] == OPEN_BRACE
             kinds[objects] = Kind.MESSAGE
-            return self._walked(block, kinds, np.flatnonzero(~objects))
+            return self._walked(block, kinds, np.flatnonzero(may_be_objects(block) & ~objects))
         todo = self._commonest(block, kinds)
+        todo = todo[may_be_objects(block)[todo]]
         if not len(todo):
             return kinds
         at = string_values(block, dialect.key, dialect.probes, todo)
@@ -88,7 +97,12 @@ class Classifier:
         if len(todo):
             # Values not listed are other, unless an escape spells a listed one.
             walk.append(todo[plain_values(block, at, todo)[1] < 0])
-        return self._walked(block, kinds, np.concatenate(walk))
+        left = np.concatenate(walk)
+        if len(left) and not isinstance(dialect.keyless, Look):
+            keyless = without_key(block, dialect.key, left)
+            kinds[left[keyless]] = dialect.keyless
+            left = left[~keyless]
+        return self._walked(block, kinds, left)
 
     def _commonest(self, block: Block, kinds: NDArray[np.uint8]) -> Offsets:
         """Settle the lines that begin or end with the commonest value; return the others.

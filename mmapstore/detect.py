@@ -5,12 +5,14 @@ among them. Without a hint every dialect is asked, in the order of the table, an
 what none of them claims is ``generic``. At most the first 64 KiB are looked at,
 whatever the size of the first line: keys are found by the same depth-aware scan
 that classifies lines, so a line that is cut off there can still be recognised.
+The first line that is claimed decides, so what is appended changes nothing.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from .classify import string_token
@@ -20,10 +22,14 @@ from .errors import NotATranscriptError
 from .keys import find_path, object_start, token_at
 
 if TYPE_CHECKING:
-    from .dialect import Dialect, Signature
+    from .grammar import Dialect, Signature
 
 #: bytes of a file that detection looks at
 DETECTION_NBYTES = 1 << 16
+#: lines, blank ones left out, that it looks at among them
+DETECTION_COUNT = 256
+
+_BLANK = b" \t\r\n"
 
 _FIRST_KEY = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"([^"\\]*)"')
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -39,29 +45,27 @@ def detect(path: str, head: bytes) -> Dialect:
     head : bytes
         Its first :data:`DETECTION_NBYTES` bytes, or all of a shorter file.
     """
+    path = os.path.abspath(path)
     if _in_host_directory(path):
         return NATIVE
-    every, complete = _all_lines(head), _lines(head)
-    normal = os.path.abspath(path)
     hinted = [
-        dialect
-        for dialect in DIALECTS
-        if dialect.path_hint and re.search(dialect.path_hint, normal)
+        dialect for dialect in DIALECTS if dialect.path_hint and re.search(dialect.path_hint, path)
     ]
-    for strong in (True, False):
-        for dialect in (*hinted, *DIALECTS):
-            # half a line may tell by what it has, not by what it lacks
-            signatures = dialect.signatures[:1] if strong else dialect.signatures[1:]
-            lines = every if strong else complete
-            if any(_matches(signature, lines) for signature in signatures):
-                return dialect
-    return hinted[0] if hinted else GENERIC
+    complete, torn = _lines(head)
+    order = [*hinted, *DIALECTS]
+    claimed = _claimant(order, complete)
+    if claimed is None and torn:
+        # Half a line may tell until it is whole: nothing else does.
+        claimed = _claimant(order, [*complete, torn])
+    return claimed or (hinted[0] if hinted else GENERIC)
 
 
 def is_claimed(dialect: Dialect, head: bytes) -> bool:
-    """Whether some complete line in `head` shows that the file is of that dialect."""
-    lines = _lines(head)
-    return any(_matches(signature, lines) for signature in dialect.signatures)
+    """Whether a complete line in `head` shows that the file is of that dialect.
+
+    Then it stays so, whatever is appended: the first line that any dialect claims decides.
+    """
+    return _claimant([dialect], _lines(head)[0]) is not None
 
 
 def check_is_transcript(path: str, head: bytes) -> None:
@@ -76,7 +80,7 @@ def check_is_transcript(path: str, head: bytes) -> None:
         raise NotATranscriptError(
             "compressed with zstd", path=path, hint="unpack it first: zstd -d FILE.jsonl.zst"
         )
-    lines = [line for line in _all_lines(head) if line.strip(b" \t\r\n")]
+    lines = [line for line in _all_lines(head) if line.strip(_BLANK)]
     if not lines or any(object_start(line) >= 0 for line in lines):
         return
     raise NotATranscriptError(
@@ -88,28 +92,38 @@ def _all_lines(head: bytes) -> list[bytes]:
     return head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
 
 
-def _lines(head: bytes) -> list[bytes]:
-    """Return the complete lines, and one that only the end of what is looked at cuts off."""
-    lines = _all_lines(head)
-    return lines if len(head) >= DETECTION_NBYTES else lines[:-1]
+def _lines(head: bytes) -> tuple[list[bytes], bytes]:
+    """Return the first lines that are not blank, and the torn one behind the last newline.
+
+    A line that only the end of what is looked at cuts off counts as complete.
+    """
+    *complete, torn = _all_lines(head)
+    if len(head) >= DETECTION_NBYTES:
+        complete.append(torn)
+        torn = b""
+    return list(islice((line for line in complete if line.strip(_BLANK)), DETECTION_COUNT)), torn
 
 
 def _in_host_directory(path: str) -> bool:
-    data_dir, folder = os.path.split(os.path.dirname(os.path.abspath(path)))
+    data_dir, folder = os.path.split(os.path.dirname(path))
     return folder == "sessions" and os.path.exists(os.path.join(data_dir, "host.lock"))
 
 
-def _matches(signature: Signature, lines: list[bytes]) -> bool:
-    for line in lines:
+def _claimant(dialects: list[Dialect], lines: list[bytes]) -> Dialect | None:
+    """Return the dialect that claims the first line that is claimed at all.
+
+    Of a line the first signature of every dialect is asked before the others are.
+    """
+    for number, line in enumerate(lines):
         if object_start(line) < 0:
-            if signature.first_line and line.strip():
-                return False  # the file's first line is damaged: nothing to go by
             continue
-        if _line_matches(signature, line):
-            return True
-        if signature.first_line:
-            return False
-    return False
+        for strong in (True, False):
+            for dialect in dialects:
+                signatures = dialect.signatures[:1] if strong else dialect.signatures[1:]
+                for signature in signatures:
+                    if (number == 0 or not signature.first_line) and _line_matches(signature, line):
+                        return dialect
+    return None
 
 
 def _line_matches(signature: Signature, line: bytes) -> bool:

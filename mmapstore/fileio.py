@@ -65,10 +65,16 @@ class Descriptor:
         self.fd = fd
         self.path = path
 
-    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
-        """Close the descriptor."""
+    def close(self, _close: Callable[[int], None] = os.close) -> None:
+        """Close the descriptor now; for one that nothing was given out of."""
         # bound early: at the interpreter's end the module's own names may be gone
-        _close(self.fd)
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            _close(fd)
+
+    def __del__(self) -> None:
+        """Close the descriptor."""
+        self.close()
 
     def stamp(self) -> Stamp:
         """Return the stamp of the open file."""

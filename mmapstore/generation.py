@@ -9,7 +9,7 @@ nowhere else. A layout that fails the check no longer describes the file.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,14 +24,16 @@ from .scan import NEWLINE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .dialect import Dialect
     from .filemap import FileBytes, Run
+    from .grammar import Dialect
     from .identity import Identities
     from .layout import Extents, Layout
     from .review import ReviewStates
 
 _OPEN_BRACE = 0x7B
 _LINE_FEED = 0x0A
+#: a part is read whole if its lines are at least one in so many of its bytes
+_BRIDGED = 8
 #: lines without a readable id that an error looks at for its hint
 _UNRESOLVED_LOOKED_AT = 1000
 
@@ -90,11 +92,16 @@ class Generation:
     def runs(self, extents: Extents, start: int, stop: int) -> Iterator[tuple[int, int, Run]]:
         """Yield lines [start, stop) as half-open index ranges of one run of memory each.
 
-        A run ends after a few megabytes; one that is read ends where lines are not adjacent.
+        A run ends after a few megabytes; one that is read also where much else lies between.
         """
         for first, end in self.parts(extents, start, stop):
             if self.source.access == "mmap":
                 yield first, end, self.source.run(0, self.source.nbytes)
+                continue
+            held = int((extents.ends[first:end] - extents.starts[first:end]).sum())
+            if _BRIDGED * held >= int(extents.ends[end - 1] - extents.starts[first]):
+                # what lies between costs less than as many reads as there are gaps
+                yield first, end, self.read_run(extents, first, end)
                 continue
             for low, high in pairwise(self.edges(extents, first, end)):
                 yield low, high, self.read_run(extents, low, high)
@@ -284,11 +291,21 @@ class Generation:
         return identity.build(self.source, self.layout.messages, self.dialect)
 
     def message_id(self, position: int) -> str:
-        """Return the id of a message line as the scan reads it, or its ``@offset``."""
+        """Return a message's id, as far as a damaged line's can be read; else its ``@offset``."""
         messages = self.layout.messages
         offset = int(messages.starts[position])
-        line = bytes(_text(self.line(messages, position), offset))
-        return identity.read_id(line, self.dialect) or identity.offset_address(offset)
+        (record,) = self.decoded(messages, position, position + 1)
+        if isinstance(record, Undecodable):
+            line = bytes(_text(self.line(messages, position), offset))
+            return identity.read_id(line, self.dialect) or identity.offset_address(offset)
+        return self.dialect.id(record) or identity.offset_address(offset)
+
+    def _unresolved(self) -> list[int]:
+        """Positions, not too many, whose id the scan could not read and a parser may."""
+        # where no message of the dialect has an id, a look at each would tell nothing
+        looked_at = _UNRESOLVED_LOOKED_AT if self.dialect.id_path.keys else 0
+        positions: list[int] = self.identities.unresolved[:looked_at].tolist()
+        return positions
 
     def position(self, message_id: str) -> int | None:
         """Return the last position with that id whose line decodes, or None.
@@ -300,13 +317,14 @@ class Generation:
         """
         messages = self.layout.messages
         damaged = None
-        for position in self.identities.candidates(message_id):
-            if self.message_id(position) != message_id:
-                continue
+        unresolved = reversed(self._unresolved())
+        for position in chain(self.identities.candidates(message_id), unresolved):
             (record,) = self.decoded(messages, position, position + 1)
-            if not isinstance(record, Undecodable):
+            if isinstance(record, Undecodable):
+                if damaged is None and self.message_id(position) == message_id:
+                    damaged = position
+            elif message_id and self.dialect.id(record) == message_id:
                 return position
-            damaged = position if damaged is None else damaged
         if damaged is not None:
             self.record(messages, damaged)  # raises, with the line's number
         return self._position_at(identity.addressed_offset(message_id))
@@ -324,9 +342,7 @@ class Generation:
     def not_found(self, message_id: str) -> MessageNotFoundError:
         """Return the error for an id that no message has."""
         damaged: list[str] = []
-        # where no message of the dialect has an id, a look at each would tell nothing
-        looked_at = _UNRESOLVED_LOOKED_AT if self.dialect.id_path.keys else 0
-        for position in self.identities.unresolved[:looked_at].tolist():
+        for position in self._unresolved():
             (record,) = self.decoded(self.layout.messages, position, position + 1)
             if isinstance(record, Undecodable):
                 damaged.append(str(position))
@@ -346,6 +362,9 @@ class Generation:
                 (message,) = self.decoded(messages, position, position + 1)
                 if isinstance(message, Undecodable) or call_id not in self.dialect.calls(message):
                     continue
+                message_id = self.dialect.id(message)
+                if message_id is not None and self.position(message_id) != position:
+                    continue  # a later line has taken its place
                 overlay(message, self.review_states)
                 return message
         raise MessageNotFoundError(f"no message holds the tool call {call_id!r}", path=self.path)

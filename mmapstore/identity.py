@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .decode import UndecodableError, decode_value, without_mark
-from .dialect import Probe, as_id
 from .errors import TranscriptChangedError
+from .grammar import Probe, as_id
 from .keys import find_path, token_at
 from .probe import blocks, plain_values, string_values
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .dialect import Dialect
     from .filemap import FileBytes
+    from .grammar import Dialect
     from .layout import Extents
     from .scan import Searchable
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .dialect import Kind
+from .grammar import Kind
 from .walk import batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .dialect import Dialect
     from .fileio import Stamp
     from .filemap import FileBytes
+    from .grammar import Dialect
     from .walk import Progress
 
     Offsets = NDArray[np.uint64]

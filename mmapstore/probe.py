@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .dialect import Probe
+from .grammar import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +46,7 @@ _BLOCK_COUNT = 4096
 OPEN_BRACE = 0x7B
 _CLOSE_BRACE = 0x7D
 _BACKSLASH = 0x5C
+_CARRIAGE_RETURN = 0x0D
 
 
 class Block:
@@ -123,8 +124,9 @@ def _first(rows: NDArray[np.bytes_], octet: bytes) -> Offsets:
 
 def tail_values(block: Block, opening: bytes, todo: Offsets) -> Offsets:
     """Return where the value behind `opening` starts, if proven from the line's end, else -1."""
-    # A line ends with "}\n" here, or it is left to the walk.
+    # A line ends with "}\n" or "}\r\n" here, or it is left to the walk.
     last = block.ends[todo] - 2
+    last -= block.octets[last] == _CARRIAGE_RETURN
     base = last - _TAIL_NBYTES
     rows = block.texts(base, _TAIL_NBYTES)
     at = np.strings.rfind(rows, opening)
@@ -179,6 +181,25 @@ def string_values(block: Block, key: bytes, probes: tuple[Probe, ...], todo: Off
             found[rest] = values
             rest = rest[values < 0]
     return found
+
+
+def without_key(block: Block, key: bytes, todo: Offsets) -> NDArray[np.bool_]:
+    """Return which of the lines are objects, short enough to be seen whole, without that key."""
+    starts = block.starts[todo]
+    nbytes = block.ends[todo] - starts
+    rows = block.texts(starts, _HEAD_NBYTES)
+    absent = np.strings.find(rows, b'"' + key + b'"', 0, nbytes) < 0
+    keyless: NDArray[np.bool_] = absent & (nbytes <= _HEAD_NBYTES)
+    keyless &= block.octets[starts] == OPEN_BRACE
+    return keyless
+
+
+def may_be_objects(block: Block) -> NDArray[np.bool_]:
+    """Return which lines begin with a brace, or with white space that one may follow."""
+    first = block.octets[block.starts]
+    white = (first == 0x20) | (first == 0x09) | (first == _CARRIAGE_RETURN)
+    some: NDArray[np.bool_] = (first == OPEN_BRACE) | (white & (block.ends - block.starts > 2))
+    return some
 
 
 def plain_values(block: Block, at: Offsets, lines: Offsets) -> tuple[NDArray[np.bytes_], Offsets]:

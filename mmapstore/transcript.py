@@ -14,24 +14,23 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
-
 from . import detect, layout, verify
 from .decode import Undecodable
 from .dialect import dialect_named
-from .errors import PositionError
+from .errors import NotATranscriptError, PositionError
 from .fileio import Stamp, on_remote_filesystem, open_regular, stamp_of
 from .filemap import MappedFile, ReadFile
 from .generation import Generation
+from .paging import at_least, page
 from .review import overlay
 from .window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .dialect import Dialect
     from .fileio import Descriptor
     from .filemap import FileBytes
+    from .grammar import Dialect
     from .layout import Layout
     from .verify import Finding
     from .walk import Progress
@@ -119,17 +118,18 @@ class Transcript:
         self._asked = None if dialect is None else dialect_named(dialect)
         self.path = os.fsdecode(path)
         # a later change of the working directory must not lead refresh() elsewhere
-        self._absolute = (
-            self.path if os.path.isabs(self.path) else os.path.join(os.getcwd(), self.path)
-        )
+        relative = self.path and not os.path.isabs(self.path)
+        self._absolute = os.path.join(os.getcwd(), self.path) if relative else self.path
         self._access = access
         self._trust = trust
         self._progress = progress
         self._has_shrunk = False
         self._claimed = False
+        self._generation: Generation | None = None
         self._lock = threading.Lock()
-        descriptor = open_regular(self.path)
-        self._generation: Generation | None = self._build(descriptor, descriptor.stamp(), 0)
+        self._refreshing: int | None = None
+        descriptor = open_regular(self._absolute)
+        self._generation = self._built(descriptor, descriptor.stamp(), 0)
 
     # -- lifetime ---------------------------------------------------------------------
 
@@ -251,23 +251,9 @@ class Transcript:
         if (before is not None) + (after is not None) + (around is not None) > 1:
             message = "give one of before, after and around"
             raise ValueError(message)
-        total = len(generation.layout.messages)
-        span = total if limit is None else _at_least(limit, 1, "limit")
-        if after is not None:
-            start = min(_at_least(after, 0, "after"), total)
-            stop = min(start + span, total)
-            anchor = start
-        elif around is not None:
-            anchor = self._resolve(generation, around)
-            start = max(0, min(anchor - span // 2, total - span))
-            stop = min(start + span, total)
-        else:
-            stop = total if before is None else min(_at_least(before, 0, "before"), total)
-            start = max(0, stop - span)
-            anchor = stop - 1
-        if max_nbytes is not None:
-            room = _at_least(max_nbytes, 1, "max_nbytes")
-            start, stop = _cut(generation.layout, start, stop, anchor, room)
+        centre = None if around is None else self._resolve(generation, around)
+        messages = generation.layout.messages
+        start, stop = page(messages, before, after, centre, limit, max_nbytes)
         return Window(generation, start, stop)
 
     def iter(
@@ -283,8 +269,8 @@ class Transcript:
         """
         generation = self._now
         total = len(generation.layout.messages)
-        first = min(_at_least(start, 0, "start"), total)
-        end = total if stop is None else min(_at_least(stop, 0, "stop"), total)
+        first = min(at_least(start, 0, "start"), total)
+        end = total if stop is None else min(at_least(stop, 0, "stop"), total)
         return _effective(generation, first, end, reverse=reverse)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -402,11 +388,17 @@ class Transcript:
         stamp = stamp_of(os.stat(self._absolute))
         if stamp == generation.layout.stamp and not generation.doubted:
             return Refresh.SAME
+        if self._refreshing == threading.get_ident():
+            return Refresh.SAME  # asked by the progress callback of this very refresh
         with self._lock:
             current = self._now
             if current is not generation:
                 return Refresh.REBUILT
-            return self._renew(current, stamp)
+            self._refreshing = threading.get_ident()
+            try:
+                return self._renew(current, stamp)
+            finally:
+                self._refreshing = None
 
     def _renew(self, current: Generation, stamp: Stamp) -> Refresh:
         known = current.layout.stamp
@@ -427,7 +419,7 @@ class Transcript:
             grown = layout.extend(current.layout, source, stamp, progress=self._progress)
             self._publish(Generation(number, self.path, grown, source))
             return Refresh.APPENDED
-        self._publish(self._build(descriptor, stamp, number))
+        self._publish(self._built(descriptor, stamp, number))
         return Refresh.REBUILT
 
     def _publish(self, generation: Generation) -> None:
@@ -435,10 +427,29 @@ class Transcript:
         if self._generation is not None:
             self._generation = generation
 
+    def _built(self, descriptor: Descriptor, stamp: Stamp, number: int) -> Generation:
+        try:
+            while True:
+                generation = self._build(descriptor, stamp, number)
+                now = descriptor.stamp()
+                if now.nbytes >= stamp.nbytes:
+                    return generation
+                # it has become shorter under the scan: what was seen is of no state
+                stamp, self._has_shrunk = now, True
+        except BaseException:
+            # an error that someone keeps would keep the file open
+            if self._generation is None or self._generation.source.descriptor is not descriptor:
+                descriptor.close()
+            raise
+
     def _build(self, descriptor: Descriptor, stamp: Stamp, number: int) -> Generation:
         head = descriptor.read(0, min(stamp.nbytes, detect.DETECTION_NBYTES))
+        if not stamp.nbytes and descriptor.read(0, 1) and not descriptor.stamp().nbytes:
+            raise NotATranscriptError(
+                "a file of no size that has bytes", path=self.path, hint="copy it to a file first"
+            )
         detect.check_is_transcript(self.path, head)
-        dialect = self._asked or detect.detect(self.path, head)
+        dialect = self._asked or detect.detect(self._absolute, head)
         # what no line claims yet may turn out to be of another dialect
         self._claimed = self._asked is not None or detect.is_claimed(dialect, head)
         source = self._source(descriptor, stamp, dialect)
@@ -474,38 +485,6 @@ def _effective(
             if len(generation.layout.reviews):
                 overlay(record, generation.review_states)
             yield record
-
-
-def _cut(known: Layout, start: int, stop: int, anchor: int, max_nbytes: int) -> tuple[int, int]:
-    """Return the part of [start, stop) around `anchor` that grows to few enough bytes.
-
-    The nearer neighbour is taken first; a side ends where its next line does not fit.
-    """
-    if start == stop:
-        return start, stop
-    sizes = (known.messages.ends[start:stop] - known.messages.starts[start:stop]).astype(np.int64)
-    low = min(max(anchor, start), stop - 1)
-    high = low + 1
-    room = max_nbytes - int(sizes[low - start])
-    first, end = start, stop
-    while first < low or high < end:
-        older = high == end or (first < low and anchor - low < high - 1 - anchor)
-        at = low - 1 if older else high
-        nbytes = int(sizes[at - start])
-        if nbytes > room:
-            first, end = (low, end) if older else (first, high)
-            continue
-        room -= nbytes
-        low, high = (at, high) if older else (low, at + 1)
-    return low, high
-
-
-def _at_least(value: int, least: int, name: str) -> int:
-    number = operator.index(value)
-    if number < least:
-        message = f"{name} must be at least {least}, not {number}"
-        raise ValueError(message)
-    return number
 
 
 def _string(value: str) -> str:

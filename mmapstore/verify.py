@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .classify import kind_of_record
 from .decode import UndecodableError, decode_object, without_mark
-from .dialect import Kind
+from .errors import TranscriptChangedError
+from .grammar import Kind
 from .walk import batches
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def findings(
     """
     number = 0
     position = 0
+    seen = 0
     for batch in batches(source, layout.dialect, 0, progress):
         with memoryview(batch.buffer) as memory:
             for start, end, code in zip(
@@ -81,6 +83,14 @@ def findings(
                     place = position if kind is Kind.MESSAGE else None
                     yield Finding(offset, number, KIND_NAMES[kind], place, reason)
                 position += kind is Kind.MESSAGE
+        seen = batch.base + int(batch.ends[-1])
+    if seen < layout.file_len:
+        raise TranscriptChangedError(
+            "the file has become shorter",
+            path=source.descriptor.path,
+            offset=seen,
+            hint="refresh() reads it anew",
+        )
 
 
 def _reason(line: memoryview, kind: Kind, layout: Layout) -> str | None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .dialect import Dialect
     from .filemap import FileBytes
+    from .grammar import Dialect
     from .scan import Searchable
 
     #: called with (bytes done, bytes in all)

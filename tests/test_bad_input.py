@@ -393,6 +393,20 @@ def test_positions_past_the_end_are_clamped(three: mmapstore.Transcript) -> None
         assert (w.has_before, w.has_after) == (expected[0] > 0, expected[1] < 3)
 
 
+def test_where_around_puts_its_message(write: Write) -> None:
+    """At limit // 2; near an end the window is as full as the transcript allows."""
+    total = 9
+    path = write(HEADER + b"".join(M(str(position)) for position in range(total)))
+    with mmapstore.open(path) as t:
+        for position in range(total):
+            for limit in range(1, total + 3):
+                w = t.window(around=str(position), limit=limit)
+                assert len(w) == min(limit, total)
+                assert w.start <= position < w.stop
+                if position - w.start != limit // 2:
+                    assert w.start == 0 or w.stop == total
+
+
 @pytest.mark.parametrize("position", [-1, -3, 3, 4, 10**30, -(10**30)])
 def test_positions_outside(three: mmapstore.Transcript, position: int) -> None:
     for look in (three.__getitem__, three.line, three.message_id):

@@ -18,6 +18,7 @@ import mmapstore
 from mmapstore.cli import main, opening, output
 from mmapstore.cli import tail as tail_module
 from mmapstore.cli.run import EXIT_CODES, app
+from mmapstore.dialect import DIALECTS
 
 ROOT = Path(__file__).parent.parent
 REAL = Path(os.environ.get("MMAPSTORE_REAL_TRANSCRIPTS", ROOT / "../shared/transcripts"))
@@ -125,6 +126,50 @@ def test_tail_limit_and_before(run, five, arguments, positions):
     assert [row["position"] for row in rows] == positions
 
 
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_tail_that_shows_nothing_says_why(run, five, write, as_json):
+    empty = write(b"", "empty.jsonl")
+    bare = write(_lines(HEADER, b"\n"), "bare.jsonl")
+    torn = write(b'{"type":', "torn.jsonl")
+    for path, options, told in [
+        (empty, [], "no messages: the file is empty"),
+        (bare, [], "no messages: 2 other lines, dialect native"),
+        (five, ["--dialect", "kimi"], "no messages: 6 other lines, dialect kimi"),
+        (torn, ["--dialect", "pi"], "no messages: 0 other lines, dialect pi"),
+        (five, ["--before", "0"], "no messages before position 0; there are 5"),
+    ]:
+        done = run("tail", path, *options, *as_json)
+        assert (done.code, done.out) == (0, "")
+        assert done.err.splitlines()[0] == f"mmapstore: {path}: {told}"
+
+
+@pytest.mark.parametrize(
+    ("before", "told"), [(5, ""), (6, "--before 6 is past the end: taken as 5\n")]
+)
+def test_tail_says_when_before_is_past_the_end(run, five, before, told):
+    done = run("tail", five, "-n", "1", "--before", before)
+    assert done.err == (f"mmapstore: {five}: {told}" if told else "")
+    assert "four" in done.out
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (1, ""),
+        (2, "1 of 2 messages are folded into another with the same id"),
+        (5, "2 of 5 messages are folded into another with the same id"),
+    ],
+)
+def test_tail_tells_how_many_messages_were_folded(run, write, limit, told):
+    damaged = b'{"type":"message","id":"m9","role":"user","blocks":[\n'
+    records = [_message(0), _message(0), damaged, _message(1, "old"), _message(1, "new")]
+    path = write(_lines(HEADER, *records))
+    done = run("tail", path, "-n", limit)
+    notes = [line for line in done.err.splitlines() if "damaged" not in line]
+    assert notes == ([f"mmapstore: {path}: {told}"] if told else [])
+    assert "damaged" in done.err or limit < 3
+
+
 def test_tail_json_has_one_object_a_message(run, five):
     row = run("tail", five, "--json", "-n", "1").rows[0]
     message = _message(4, "four")
@@ -210,7 +255,10 @@ def test_tail_json_clips_nothing(run, write):
         ),
         ([{"type": "image"}] * 6, "[image] [image] [image] [image] and 2 more"),
         ([{"functionCall": {"name": "ls", "args": {"d": "/"}}}], '[functionCall ls: {"d":"/"}]'),
-        ([{"type": "thinking", "thinking": "a" * 100}], f"[thinking: {'a' * 72}...]"),
+        (
+            [{"type": "thinking", "thinking": "a" * 100}],
+            f"[thinking: {'a' * 72}...] [28 more characters; --full shows all]",
+        ),
         ([], "[no text; fields: type, id, role, blocks, createdAt]"),
         ([{"type": "te\x1bxt\n"}], "[te\\x1bxt\\n]"),
         ([17, None, "text"], "[no text; fields: type, id, role, blocks, createdAt]"),
@@ -221,6 +269,43 @@ def test_tail_sums_up_what_has_no_text(run, write, blocks, summary):
     done = run("tail", write(_lines(HEADER, _message(0, blocks=blocks))))
     body = done.out.splitlines()[1:]
     assert body == [f"  {'not a list' if summary is None else summary}", ""]
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"output": "one\ntwo"}, " -> one two]"),
+        ({"status": 7}, ' -> {"status":7}]'),
+        ({"output": "w " * 100}, f" -> {'w ' * 35}w...] [128 more characters; --full shows all]"),
+        ({"output": "a"}, " -> a]"),
+        (None, "]"),
+        # it is the text already
+        ("one\ntwo", "]"),
+        ({"content": [{"type": "text", "text": "one"}]}, "]"),
+    ],
+)
+def test_tail_tells_the_result_beside_the_arguments(run, write, result, told):
+    block = {"type": "tool_call", "name": "edit", "args": {"path": "a"}, "result": result}
+    done = run("tail", write(_lines(HEADER, _message(0, blocks=[block], role="tool"))))
+    assert done.out.splitlines()[-2] == '  [tool_call edit: {"path":"a"}' + told
+
+
+def test_tail_counts_nothing_of_a_part_that_is_the_text(run, write):
+    message = {"type": "user", "uuid": "u", "parentUuid": None}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "w " * 50}
+    message["message"] = {"role": "user", "content": [result]}
+    done = run("tail", write(_lines(message)))
+    assert done.out.splitlines()[1:] == [f"  {'w ' * 49}w", f"  [tool_result: {'w ' * 35}w...]", ""]
+
+
+@pytest.mark.parametrize("gap", [" ", " \n\t", "\n" * 30])
+def test_tail_counts_what_it_leaves_out_of_a_part(run, write, gap):
+    thought = f"{gap}{'a' * 40}{gap}{'b' * 40}"
+    block = {"type": "thinking", "thinking": thought}
+    body = run("tail", write(_lines(HEADER, _message(0, blocks=[block])))).out.splitlines()[1]
+    shown, count = body.removeprefix("  [thinking: ").split("...] [")
+    hidden = int(count.split()[0])
+    assert shown.split() == thought[: len(thought) - hidden].split()
 
 
 def test_a_text_cannot_pass_for_the_head_of_a_message(run, write):
@@ -254,7 +339,7 @@ def test_tail_shows_it_marked_when_asked(run, write, torn, shown):
     assert "unterminated" in mark
     assert f"{len(torn)} bytes" in mark
     assert any(line.startswith(shown) for line in rest)
-    assert f"{len(torn)} bytes" in done.err
+    assert done.err == ""
     assert "\x1b" not in done.out
 
 
@@ -331,7 +416,58 @@ def test_show_prints_a_message_whole(run, write):
     _head, shown, part, *rest = done.out.splitlines()
     assert shown == text
     assert part == "--- tool_call edit"
-    assert json.loads("\n".join(rest)) == call
+    *rest, heading, long = rest
+    assert json.loads("\n".join(rest)) == call | {"input": {"long": "[text below]"}}
+    assert (heading, long) == ("--- tool_call edit input.long", "y" * 5000)
+
+
+SCRIPT = "if True:\n\tprint('\"')\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({"type": "thinking", "thinking": SCRIPT}, f"--- thinking\n{SCRIPT}"),
+        ({"type": "thinking", "thinking": "w " * 99}, f"--- thinking\n{'w ' * 99}\n"),
+        (
+            {"type": "tool_call", "name": "run", "input": {"code": [SCRIPT], "n": 1}},
+            (
+                '--- tool_call run\n{\n  "type": "tool_call",\n  "name": "run",\n  "input": {\n'
+                '    "code": [\n      "[text below]"\n    ],\n    "n": 1\n  }\n}\n'
+                f"--- tool_call run input.code[0]\n{SCRIPT}"
+            ),
+        ),
+        (
+            {"type": "tool_result", "output": {"a": SCRIPT, "b": "said\nbefore"}},
+            (
+                '--- tool_result\n{\n  "type": "tool_result",\n  "output": {\n'
+                '    "a": "[text below]",\n    "b": "[text above]"\n  }\n}\n'
+                f"--- tool_result output.a\n{SCRIPT}"
+            ),
+        ),
+    ],
+)
+def test_long_strings_inside_a_part_are_shown_as_text(run, write, block, shown):
+    message = _message(0, blocks=[{"type": "text", "text": "said\nbefore"}, block])
+    path = write(_lines(HEADER, message))
+    assert run("show", path, 0).out.split("\n", 3)[3] == shown
+    full = run("tail", path, "--full").out.split("\n", 3)[3]
+    assert full == "".join(f"  {line}".rstrip(" ") + "\n" for line in shown.splitlines()) + "\n"
+    (row,) = run("show", path, 0, "--json").rows
+    assert row == message
+
+
+def test_so_are_those_of_a_message_that_holds_nothing_else(run, write):
+    done = run("show", write(_lines(HEADER, _message(0, meta={"note": SCRIPT}))), 0)
+    assert '"note": "[text below]"' in done.out
+    assert done.out.endswith(f"\n--- field meta.note\n{SCRIPT}")
+
+
+def test_a_part_nested_deeper_than_calls_is_shown(run, write):
+    block = b'{"type":"x","deep":' + b"[" * 900 + b'"a\\nb"' + b"]" * 900 + b"}"
+    line = b'{"type":"message","id":"m","role":"user","blocks":[' + block + b"]}\n"
+    done = run("show", write(_lines(HEADER, line)), 0)
+    assert done.out.endswith(f"\n--- x deep{'[0]' * 900}\na\nb\n")
 
 
 def test_show_prints_all_fields_where_there_is_nothing_else(run, write):
@@ -396,10 +532,55 @@ def test_info_counts_checkpoints_and_their_lines_apart(run, write):
 
 def test_info_prints_a_table_for_people(run, five):
     done = run("info", five)
-    names = [line.split()[0] for line in done.out.splitlines()]
-    assert names == INFO_FIELDS
-    assert len({line.index(line.split()[1]) for line in done.out.splitlines()}) == 1
+    rows = [line.split("  ", 1) for line in done.out.splitlines()]
+    nbytes = five.stat().st_size
+    assert {name: value.strip() for name, value in rows} == {
+        "file": str(five),
+        "dialect": "native",
+        "size": f"{nbytes} bytes",
+        "complete lines end at": f"byte {nbytes}",
+        "torn tail": "none",
+        "lines": "6",
+        "messages": "5",
+        "compactions": "0",
+        "compaction lines": "0",
+        "review states": "0",
+        "other lines": "1",
+        "read by": rows[-1][1].strip(),
+    }
+    assert (
+        len(
+            {
+                len(line) - len(row[1].lstrip())
+                for line, row in zip(done.out.splitlines(), rows, strict=True)
+            }
+        )
+        == 1
+    )
     assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    ("torn", "told"),
+    [
+        (b'{"type":"mess', "13 bytes of an unfinished line"),
+        (b'{"type":"x"}', "12 bytes, whole JSON, but no newline yet"),
+        (b'{"type":"x"} 1', "14 bytes of an unfinished line"),
+    ],
+)
+def test_an_unterminated_line_is_told_once_and_whether_it_is_whole(run, write, torn, told):
+    path = write(_lines(HEADER, _message(0, "zero")) + torn)
+    assert f"torn tail              {told}\n" in run("info", path).out
+    for arguments in (["tail", path], ["show", path, "0"], ["verify", path]):
+        done = run(*arguments)
+        assert done.err.count(told) == 1, arguments
+        assert "bytes" not in done.out or arguments[0] == "show"
+
+
+def test_an_unterminated_line_too_long_to_read_is_not_judged(run, write, monkeypatch):
+    monkeypatch.setattr(opening, "_TOLD_NBYTES", 11)
+    done = run("tail", write(_lines(HEADER) + b'{"type":"x"}'))
+    assert "12 bytes, no newline yet" in done.err
 
 
 @pytest.mark.parametrize("access", ["mmap", "pread"])
@@ -502,7 +683,6 @@ def test_no_error_is_a_traceback_and_each_has_its_code(run, five, write, tmp_pat
     os.mkfifo(tmp_path / "fifo")
     zstd = write(b"\x28\xb5\x2f\xfd rest", "x.jsonl.zst")
     for code, arguments, told in [
-        (2, [], "--help"),
         (2, ["nonsense"], "nonsense"),
         (2, ["tail"], "FILE"),
         (2, ["tail", five, "-n", "0"], "'0'"),
@@ -511,9 +691,12 @@ def test_no_error_is_a_traceback_and_each_has_its_code(run, five, write, tmp_pat
         (2, ["tail", five, "--dialect", "klingon"], "klingon"),
         (2, ["tail", five, "--access", "telepathy"], "telepathy"),
         (2, ["show", five], "POSITION|ID"),
+        (2, ["show", five, "-1"], "positions count from 0"),
+        (2, ["show", five, "-12"], "positions count from 0"),
+        (2, ["show", five, "-x"], "No such option"),
         (2, ["show", five, "0", "--raw", "--json"], "--raw"),
         (3, ["tail", tmp_path], "a directory"),
-        (3, ["tail", tmp_path / "fifo"], "a FIFO"),
+        (3, ["tail", tmp_path / "fifo"], "a FIFO, not a transcript; use - to read standard input"),
         (3, ["info", text], "JSON object"),
         (3, ["info", zstd], "zstd -d"),
         (3, ["show", five, "3"], "line 5"),
@@ -590,7 +773,20 @@ def test_without_the_extra_it_says_how_to_get_it(run, five, monkeypatch, absent)
     done = run("tail", five)
     assert (done.code, done.out) == (2, "")
     assert absent in done.err
-    assert "pip install 'mmapstore[cli]'" in done.err
+    assert "pip install 'mmapstore[cli]' (from a checkout: pip install '.[cli]')" in done.err
+    assert [run(option).err for option in ("--help", "--version")] == [done.err] * 2
+
+
+def test_without_arguments_it_prints_the_help(run):
+    done = run()
+    assert (done.code, done.out) == (2, "")
+    assert done.err == run("--help").out
+
+
+def test_the_help_names_the_dialects(run):
+    # lines may break at a hyphen
+    told = "".join(run("tail", "--help").out.split())
+    assert f"Oneof:{','.join(dialect.name for dialect in DIALECTS)}." in told
 
 
 def test_the_version_is_told(run):

@@ -239,6 +239,7 @@ def test_runs_hold_every_line_once_and_only_adjacent_ones_are_read(
     tmp_path: Path, access: str, span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identity, "_SPAN_NBYTES", span)
+    monkeypatch.setattr(module, "_BRIDGED", 0)
     path = tmp_path / "t.jsonl"
     path.write_bytes(data := apart())
     of = generation_of(path, access)
@@ -261,9 +262,11 @@ def test_runs_hold_every_line_once_and_only_adjacent_ones_are_read(
             assert seen == list(range(start, stop))
 
 
-def test_adjacent_lines_are_read_with_one_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("bridged", "count"), [(0, 4), (8, 1)])
+def test_lines_are_read_together_where_little_lies_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bridged: int, count: int
 ) -> None:
+    monkeypatch.setattr(module, "_BRIDGED", bridged)
     path = tmp_path / "t.jsonl"
     path.write_bytes(apart())
     of = generation_of(path, "pread")
@@ -273,7 +276,7 @@ def test_adjacent_lines_are_read_with_one_read(
         type(of.source.descriptor), "read", lambda *args: reads.append(args[1:]) or read(*args)
     )
     assert len(decoded(of, 0, 10)) == 10
-    assert len(reads) == 4
+    assert len(reads) == count
 
 
 # -- records --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ LAYERS = [
     "decode",
     "review",
     "paths",
+    "grammar",
     "dialect",
     "probe",
     "classify",
@@ -26,6 +27,7 @@ LAYERS = [
     "identity",
     "generation",
     "window",
+    "paging",
     "verify",
     "transcript",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
@@ -324,31 +324,22 @@ CLAUDE_LINES = {
     "summary": b'{"parentUuid":null,"type":"user","message":{"role":"user"},"isCompactSummary":true}\n',
     "other": b'{"type":"progress","data":{"type":"user"}}\n',
     "broken": b'{"parentUuid":null,"type":"system","subtype":"compact_boundary","uuid":\n',
-    "blank": b"\n",
 }
 
 
-@given(
-    names=st.lists(st.sampled_from(list(CLAUDE_LINES)), max_size=10),
-    cuts=st.lists(st.integers(0, 10), max_size=3),
-    trust=st.sampled_from(TRUSTS),
-)
-def test_checkpoints_of_two_lines(names: list[str], cuts: list[int], trust: str) -> None:
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("first", list(CLAUDE_LINES))
+def test_checkpoints_of_two_lines(tmp_path: Path, first: str, trust: str) -> None:
     """A boundary and its summary are one checkpoint, also where a refresh comes between them."""
-    lines = [CLAUDE_LINES[name] for name in names]
-
-    def kind_of_damaged(line: bytes) -> str:
-        return COMPACTION
-
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "t.jsonl")
-        path.write_bytes(b"")
-        with mmapstore.open(path, dialect="claude", trust=trust) as t:
-            for cut in [*sorted(cuts), len(lines)]:
-                data = b"".join(lines[:cut])
-                path.write_bytes(data)
+    path = tmp_path / "t.jsonl"
+    for rest in product(CLAUDE_LINES, repeat=2):
+        lines = [CLAUDE_LINES[name] for name in (first, *rest, "summary")]
+        for cut in (1, 2, 3, 4):
+            path.write_bytes(b"".join(lines[:cut]))
+            with mmapstore.open(path, dialect="claude", trust=trust) as t:
+                path.write_bytes(b"".join(lines))
                 t.refresh()
-                oracle = Oracle(data, "claude", kind_of_damaged)
+                oracle = Oracle(b"".join(lines), "claude", lambda _: COMPACTION)
                 check_layout(t, oracle)
                 check_chain(t.window(), oracle)
 

@@ -91,6 +91,8 @@ _FILLERS = [
     '"pad":["{0}"]',
     '"pad":{{"type":"{0}"}}',
     '"pad":{{"a":[{{"type":"compaction","b":"{0}"}}]}}',
+    '"pad":{{"b":"{0}","type":"message"}}',
+    '"pad":[1,{{"b":"{0}","type":"compaction"}}]',
     '"pad":"{0}\\"type\\":\\"compaction\\""',
     '"pad":"\\"type\\":\\"message\\",{0}"',
     '"pad":"{0}\\\\","q":"type"',
@@ -149,6 +151,59 @@ def lines_with_type_anywhere(draw: st.DrawFn) -> bytes:
 def test_the_discriminator_may_stand_anywhere(lines: list[bytes]) -> None:
     """A8.1: only the top-level type decides, first, last and after any payload."""
     check_kinds(lines)
+
+
+#: each holds the bytes of another kind's discriminator right where a writer would put them
+LOOK_ALIKES = [
+    r'{"type":"session","a":{"b":1,"type":"message"}}',
+    r'{"type":"session","a":[{"b":1,"type":"message"}]}',
+    r'{"a":{"type":"message"},"type":"session"}',
+    r'{"a":[{"type":"message"}],"b":1}',
+    r'{"a":[[],{"type":"message"}]}',
+    r'{"\"type":"message"}',
+    r'{"\"type":"message","a":[]}',
+    r'{"id":"a","x\"type":"message"}',
+    r'{"a":[],"x\"type":"message"}',
+    r'{"a":"\\","type":"message"}',
+    r'{"a":"\\\"type","b":"message"}',
+    r'{"a":"\\\",\"type\":\"message\"","type":"session"}',
+    r'{"a":"}],","type":"message"}',
+    r'{"a":"{[","type":"message"}',
+    r'{"a":"\"}","b":["\\"],"type":"message"}',
+    r'{"a":["\"","]"],"type":"message","b":{}}',
+    r'{"a":"type","b":":","c":"message"}',
+    r'{"a":["type"],"b":"message"}',
+    r'{"type" :"message"}',
+    r'{"type": "message"}',
+    r'{ "type":"message"}',
+    r'{"type":"message" }',
+    r'{"type":"message","type2":"session"}',
+    r'{"Type":"message"}',
+    r'{"type ":"message"}',
+    r'{"type":"messag\u0065"}',
+    r'{"type":"\u006dessage","a":[]}',
+    r'{"a":[],"type":"message\u0000"}',
+    r'{"a":[],"type":"message\""}',
+    r'{"a":[],"type":"message "}',
+    r'{"a":[],"type":["message"]}',
+    r'{"a":[],"type":null,"b":"message"}',
+    r'{"":{"type":"message"}}',
+    r'{"type":{"type":"message"}}',
+    r'[{"type":"message"}]',
+    r'"{\"type\":\"message\"}"',
+]
+
+
+@pytest.mark.parametrize("pad", ["", "x" * 100, "x" * 400, '\\"' * 300, "{[" * 200])
+def test_what_only_looks_like_the_discriminator(pad: str) -> None:
+    """A8.1: near either end of a line and far from it."""
+    lines = []
+    for text in LOOK_ALIKES:
+        lines.append(text)
+        if text.startswith("{"):
+            lines += [f'{{"pad":"{pad}",{text[1:]}', f'{text[:-1]},"pad":"{pad}"}}']
+    assert all(decoded(line.encode()) is not None for line in lines if line.startswith("{"))
+    check_kinds([line.encode() + b"\n" for line in lines])
 
 
 @given(lines=st.lists(lines_with_type_anywhere(), min_size=1, max_size=8), draw=st.data())

@@ -200,7 +200,7 @@ def test_lines_as_long_as_the_head_and_nearly(nbytes: int) -> None:
         # no object, or an object that does not end the line
         (b'["a","type":"v"}\n', set()),
         (b'{"a":1,"type":"v"} \n', {Probe.HEAD}),
-        (b'{"a":1,"type":"v"}\r\n', {Probe.HEAD}),
+        (b'{"a":1,"type":"v"}\r\n', {Probe.HEAD, Probe.TAIL}),
         # spelled loosely: one space behind the colon is all that is looked for
         (b'{"a":1,"type": "v"}\n', {Probe.HEAD, Probe.TAIL}),
         (b'{"a":1,"type" :"v"}\n', set()),

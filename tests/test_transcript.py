@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import mmapstore
 from mmapstore import detect, filemap, identity, transcript
 from mmapstore.layout import Extents, Layout
-from mmapstore.transcript import Refresh, _cut
+from mmapstore.paging import _cut
+from mmapstore.transcript import Refresh
 from tests.strategies import HEADER
 
 SAME, APPENDED, REBUILT = Refresh
@@ -668,7 +669,7 @@ def test_a_page_cut_to_a_number_of_bytes(
     if start == stop:
         return
     anchor = min(anchor, stop - 1)
-    low, high = _cut(known, start, stop, anchor, max_nbytes)
+    low, high = _cut(known.messages, start, stop, anchor, max_nbytes)
     assert start <= low <= anchor < high <= stop
     assert high - low == 1 or sum(sizes[low:high]) <= max_nbytes
     if sum(sizes[start:stop]) <= max_nbytes:

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stderr is not None:
             sys.stderr.write(
                 f"mmapstore: error: the command line needs {' and '.join(missing)}; "
-                "pip install 'mmapstore[cli]'\n"
+                "pip install 'mmapstore[cli]' (from a checkout: pip install '.[cli]')\n"
             )
         return 2
     try:

@@ -6,6 +6,7 @@ parts, in whatever dialect; nothing is assumed of a part but that it is an objec
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from .jsonline import encode
@@ -15,7 +16,7 @@ from .visible import clipped, on_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..dialect import Dialect
+    from .. import Dialect
 
 _BODIES = ("message", "payload", "data", "event")
 _PART_LISTS = ("blocks", "content", "parts", "part", "toolCalls", "tool_calls", "toolRequests")
@@ -34,6 +35,8 @@ _SUBSTANCE = (
     "think",
     "text",
 )
+_INPUTS = ("input", "arguments", "args")
+_OUTCOMES = ("output", "response", "result", "content")
 _STYLES = {"user": "bold green", "human": "bold green", "assistant": "bold cyan"}
 
 _SNIPPET_CHARACTERS = 72
@@ -69,12 +72,18 @@ def parts(message: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield _name(part, place), part
 
 
-def summary(message: dict[str, Any]) -> str:
-    """Return on one line what a message holds besides text; empty if that is nothing."""
+def summary(message: dict[str, Any], above: str = "") -> str:
+    """Return on one line what a message holds besides text; empty if that is nothing.
+
+    `above` is the message's text: a result that is in there is not told again.
+    """
     found = list(parts(message))
-    words = [f"[{on_one_line(_phrase(name, part))}]" for name, part in found[:_PARTS_NAMED]]
+    phrases = [_phrase(name, part, above) for name, part in found[:_PARTS_NAMED]]
+    words = [f"[{on_one_line(phrase)}]" for phrase, _ in phrases]
     if len(found) > _PARTS_NAMED:
         words.append(f"and {len(found) - _PARTS_NAMED} more")
+    if hidden := sum(count for _, count in phrases):
+        words.append(f"[{hidden:,} more characters; --full shows all]")
     return " ".join(words)
 
 
@@ -101,18 +110,50 @@ def _name(part: dict[str, Any], place: str) -> str:
     return f"{kind} {tool}" if isinstance(tool, str) else kind
 
 
-def _phrase(name: str, part: dict[str, Any]) -> str:
-    substance = _first(part, _SUBSTANCE)
+def _phrase(name: str, part: dict[str, Any], above: str) -> tuple[str, int]:
+    """Return a part in a few words, and how many characters they leave out."""
+    text = _wording(_first(part, _SUBSTANCE))
+    told, hidden = _snippet(text)
+    if _among(text, above):
+        hidden = 0
+    phrase = f"{name}: {told}" if told else name
+    if _first(part, _INPUTS) is not None:
+        # a call that holds its own result as well
+        outcome = _first(part, _OUTCOMES)
+        if isinstance(outcome, dict):
+            outcome = next((outcome[k] for k in _SUBSTANCE if outcome.get(k)), outcome)
+        text = _wording(outcome)
+        if text and not _among(text, above):
+            told, more = _snippet(text)
+            phrase, hidden = f"{phrase} -> {told}", hidden + more
+    return phrase, hidden
+
+
+def _among(text: str, above: str) -> bool:
+    # the parts of a message's text are joined by newlines
+    return f"\n{text}\n" in f"\n{above}\n"
+
+
+def _wording(substance: Any) -> str:
     if isinstance(substance, list):
         texts = [item["text"] for item in substance if isinstance(item, dict) and "text" in item]
-        substance = texts[0] if texts else substance
+        substance = "\n".join(text for text in texts if isinstance(text, str)) or substance
     if substance in (None, "", [], {}):
-        return name
-    text = substance if isinstance(substance, str) else encode(substance).decode()
+        return ""
+    return substance if isinstance(substance, str) else encode(substance).decode()
+
+
+def _snippet(text: str) -> tuple[str, int]:
     # of a text of megabytes no more is looked at than can be shown
-    words = " ".join(clipped(text, characters=1000, lines=20).split())
-    shown = words[:_SNIPPET_CHARACTERS]
-    return f"{name}: {shown}{'...' if shown != words else ''}"
+    begun = clipped(text, characters=1000, lines=20)
+    words = " ".join(begun.split())
+    shown = words[:_SNIPPET_CHARACTERS].rstrip()
+    if shown == words and not text[len(begun) :].strip():
+        return shown, 0
+    # what separates the words is folded: count how far into the text they reach
+    reach = len("".join(shown.split()))
+    taken = re.match(rf"\s*(?:\S\s*){{{reach}}}", text)
+    return f"{shown}...", len(text) - (taken.end() if taken else 0)
 
 
 def _first(part: dict[str, Any], keys: tuple[str, ...]) -> Any:

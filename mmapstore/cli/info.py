@@ -8,11 +8,23 @@ import click
 
 from . import output
 from .jsonline import encode
-from .opening import file_argument, json_option, reads_transcript
+from .opening import file_argument, json_option, reads_transcript, torn_tail_told
 from .visible import on_one_line
 
 if TYPE_CHECKING:
     from .. import Transcript
+
+#: of a fact: what people call it, and how its value reads
+_LABELS = {
+    "path": ("file", "{}"),
+    "nbytes": ("size", "{} bytes"),
+    "file_len": ("complete lines end at", "byte {}"),
+    "torn_nbytes": ("torn tail", "{}"),
+    "compaction_lines": ("compaction lines", "{}"),
+    "review_states": ("review states", "{}"),
+    "other": ("other lines", "{}"),
+    "access": ("read by", "{}"),
+}
 
 
 @click.command()
@@ -23,8 +35,8 @@ def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
     """Print dialect, sizes and counts of FILE.
 
     lines = messages + compaction_lines + review_states + other; compactions counts
-    checkpoints, of which some agents write two lines each. torn_nbytes is the size of an
-    unterminated last line, which counts as nothing else.
+    checkpoints, of which some agents write two lines each. torn_nbytes (the torn tail) is the
+    size of an unterminated last line, which counts as nothing else.
     """
     layout = transcript.layout
     messages = transcript.message_count
@@ -48,9 +60,16 @@ def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
     if as_json:
         output.write(encode(facts) + b"\n")
     else:
-        output.table({key: _shown(value) for key, value in facts.items()})
+        torn = torn_tail_told(transcript) if transcript.torn_nbytes else "none"
+        output.table(_for_people({**facts, "torn_nbytes": torn}))
     return 0
 
 
-def _shown(value: str | int) -> str:
-    return f"{value:,}" if isinstance(value, int) else on_one_line(value)
+def _for_people(facts: dict[str, str | int]) -> dict[str, str]:
+    rows = {}
+    for key, value in facts.items():
+        if (key, value) == ("cache", "off"):
+            continue
+        label, form = _LABELS.get(key, (key, "{}"))
+        rows[label] = form.format(f"{value:,}" if isinstance(value, int) else on_one_line(value))
+    return rows

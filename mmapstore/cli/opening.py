@@ -18,6 +18,7 @@ import click
 
 import mmapstore
 
+from ..decode import UndecodableError, decode_object
 from ..dialect import DIALECTS
 from . import output
 from .bar import Bar
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: as FILE: standard input
 STDIN = "-"
+#: of an unterminated line, the most bytes that are read to tell whether it is whole
+_TOLD_NBYTES = 64 << 20
 
 file_argument = click.argument("file", metavar="FILE")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
@@ -44,7 +47,9 @@ def reads_transcript(verb: Callable[..., int]) -> Callable[..., int]:
         "--dialect",
         type=click.Choice([dialect.name for dialect in DIALECTS]),
         metavar="NAME",
-        help="Which agent's dialect FILE is in; recognised when not given.",
+        help="Which agent's dialect FILE is in; recognised when not given. One of: "
+        + ", ".join(dialect.name for dialect in DIALECTS)
+        + ".",
     )
     @click.option(
         "--access",
@@ -75,6 +80,8 @@ def opened(file: str, dialect: str | None, access: Access) -> Iterator[mmapstore
                 transcript = mmapstore.open(path, dialect=dialect, access=access, progress=bar)
             yield stack.enter_context(transcript)
         except mmapstore.MmapStoreError as error:
+            if isinstance(error, mmapstore.NotATranscriptError) and "FIFO" in error.what:
+                error.hint = f"use {STDIN} to read standard input"
             error.path = file if error.path == path else error.path
             raise
 
@@ -90,10 +97,22 @@ def _spooled() -> Iterator[int]:
         yield spool.fileno()
 
 
+def torn_tail_told(transcript: mmapstore.Transcript) -> str:
+    """Return how much of a line is unterminated, and whether it only lacks its newline."""
+    size = f"{transcript.torn_nbytes:,} bytes"
+    if transcript.torn_nbytes > _TOLD_NBYTES:
+        return f"{size}, no newline yet"
+    try:
+        decode_object(transcript.torn_tail)
+    except UndecodableError:
+        return f"{size} of an unfinished line"
+    return f"{size}, whole JSON, but no newline yet"
+
+
 def mention_torn_tail(transcript: mmapstore.Transcript, name: str, *, hint: str = "") -> None:
     """Say on standard error that the last line is unterminated, if it is."""
     if transcript.torn_nbytes:
         output.note(
-            f"{name}: the last line is unterminated, {transcript.torn_nbytes:,} bytes that "
-            f"are not data yet (at byte {transcript.layout.file_len}){hint}"
+            f"{name}: the last line is unterminated and not data yet: "
+            f"{torn_tail_told(transcript)} (at byte {transcript.layout.file_len}){hint}"
         )

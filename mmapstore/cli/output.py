@@ -39,12 +39,17 @@ def flush() -> None:
 
 
 def note(text: str) -> None:
-    """Say something on standard error, on one line; a reader that went away is not missed."""
+    """Say something on standard error, on one line."""
+    talk(f"mmapstore: {on_one_line(text)}")
+
+
+def talk(text: str) -> None:
+    """Write lines to standard error; a reader that went away is not missed."""
     with contextlib.suppress(OSError, ValueError):
         flush()
     if sys.stderr is None:
         return
-    data = f"mmapstore: {on_one_line(text)}\n".encode("utf-8", "backslashreplace")
+    data = f"{text}\n".encode("utf-8", "backslashreplace")
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
         sys.stderr.buffer.write(data)

@@ -85,7 +85,11 @@ def run(argv: Sequence[str]) -> int:
         try:
             # Command.main would answer a broken pipe and Ctrl-C in its own way
             with app.make_context("mmapstore", list(argv)) as context:
-                code: int = app.invoke(context)
+                if argv:
+                    code: int = app.invoke(context)
+                else:
+                    output.talk(context.get_help())
+                    code = EXIT_CODES[click.ClickException]
         except click.exceptions.Exit as done:
             code = done.exit_code
         output.flush()

@@ -11,7 +11,8 @@ from .. import PositionError
 from . import describe, output
 from .jsonline import encode
 from .opening import file_argument, json_option, mention_torn_tail, reads_transcript
-from .visible import as_text, on_one_line
+from .spread import sections
+from .visible import as_text
 
 if TYPE_CHECKING:
     from .. import Transcript
@@ -20,7 +21,23 @@ if TYPE_CHECKING:
 _POSITION_DIGITS = 18
 
 
-@click.command()
+class _FromZero(click.Command):
+    """A command to which a negative number is no unknown option but a position there is not."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not error.option_name[1:].isdecimal():
+                raise
+            message = (
+                "positions count from 0 and none is negative; "
+                "`mmapstore tail -n 1 FILE` shows the last one"
+            )
+            raise click.UsageError(message, ctx) from error
+
+
+@click.command(cls=_FromZero)
 @file_argument
 @click.argument("reference", metavar="POSITION|ID")
 @click.option("--id", "is_id", is_flag=True, help="Take a number for an id as well.")
@@ -34,7 +51,8 @@ def show(
 
     A number is a position, counted from 0; anything else is an id. @OFFSET is the id of a
     message that has none. --json prints the message as the library gives it, with the last
-    review states laid over it; --raw works for a damaged line too.
+    review states laid over it; --raw works for a damaged line too. Without either, long
+    strings are taken out of the JSON and follow it as text.
     """
     if raw and as_json:
         message = "--raw and --json exclude each other"
@@ -58,10 +76,14 @@ def show(
         output.line(as_text(text))
     parts = list(describe.parts(record))
     for part_name, part in parts:
-        output.line(output.styled(f"--- {on_one_line(part_name)}", "bold"))
-        output.line(as_text(encode(part, indent=True).decode()))
+        for heading, shown in sections(part_name, part, text):
+            output.line(output.styled(f"--- {heading}", "bold"))
+            output.line(shown)
     if not text and not parts:
-        output.line(as_text(encode(record, indent=True).decode()))
+        for number, (heading, shown) in enumerate(sections("field", record)):
+            if number:
+                output.line(output.styled(f"--- {heading}", "bold"))
+            output.line(shown)
     return 0
 
 

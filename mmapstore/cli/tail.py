@@ -13,7 +13,8 @@ import click
 from ..decode import UndecodableError, decode_object
 from . import describe, output
 from .jsonline import encode
-from .opening import file_argument, json_option, mention_torn_tail, reads_transcript
+from .opening import file_argument, json_option, mention_torn_tail, reads_transcript, torn_tail_told
+from .spread import sections
 from .visible import as_text, clipped
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def _limit(context: click.Context, parameter: click.Parameter, value: str) -> in
     metavar="POSITION",
     help="Only messages before this position: the older page.",
 )
-@click.option("--full", is_flag=True, help="Do not clip long text.")
+@click.option(
+    "--full", is_flag=True, help="Clip nothing: long text, tool calls, results, thinking."
+)
 @click.option("--unterminated", is_flag=True, help="Show the unterminated last line as well.")
 @json_option
 @reads_transcript
@@ -78,6 +81,7 @@ def tail(
     total = transcript.message_count
     stop = total if before is None else min(before, total)
     start = 0 if limit is None else max(0, stop - limit)
+    folded = 0
     for window in _pages(transcript, start, stop):
         shown = zip(window.message_positions, window.message_ids, window.messages, strict=True)
         for position, message_id, message in shown:
@@ -86,10 +90,16 @@ def tail(
             else:
                 output.line(describe.head(dialect, message, position, message_id))
                 _print_body(dialect.text(message), message, full=full)
-        _mention_damage(window, name)
-    if unterminated and transcript.torn_nbytes:
+        folded += len(window) - len(window.messages) - _mention_damage(window, name)
+    if folded > 0:
+        output.note(
+            f"{name}: {folded:,} of {stop - start:,} messages are folded into another with the same id"
+        )
+    _mention_bounds(transcript, name, before, stop)
+    if not unterminated:
+        mention_torn_tail(transcript, name, hint="; --unterminated shows it")
+    elif transcript.torn_nbytes:
         _print_torn_tail(transcript, as_json=as_json, full=full)
-    mention_torn_tail(transcript, name, hint="" if unterminated else "; --unterminated shows them")
     if start and not as_json and output.talks():
         output.note(f"{start:,} older messages: --before {start}")
     return 0
@@ -127,20 +137,43 @@ def _print_body(text: str, message: dict[str, Any], *, full: bool) -> None:
     lines = as_text(shown).split("\n") if shown else []
     if len(shown) < len(text):
         lines.append(f"[{len(text) - len(shown):,} more characters; --full shows all]")
-    summary = describe.summary(message)
-    if summary or not text:
-        lines.append(summary or describe.fields(message))
+    if full:
+        for part_name, part in describe.parts(message):
+            for heading, section in sections(part_name, part, text):
+                lines += [f"--- {heading}", *section.split("\n")]
+    elif summary := describe.summary(message, text):
+        lines.append(summary)
+    if not lines:
+        lines.append(describe.fields(message))
     # indented: no text can pass for the head of a message
     output.line("".join(f"  {line}".rstrip(" ") + "\n" for line in lines))
 
 
-def _mention_damage(window: Window, name: str) -> None:
+def _mention_damage(window: Window, name: str) -> int:
+    """Say which messages are damaged; return how many."""
     # Only a window with a gap is asked: the answer takes a look at every checkpoint.
     if len(window.messages) == len(window):
-        return
+        return 0
+    count = 0
     for position, offset, reason in window.damaged:
         if position is not None:
+            count += 1
             output.note(f"{name}: position {position} is damaged: {reason} (at byte {offset})")
+    return count
+
+
+def _mention_bounds(transcript: Transcript, name: str, before: int | None, stop: int) -> None:
+    """Say why there is nothing to show, or less than was asked for."""
+    total = transcript.message_count
+    if not transcript.nbytes:
+        output.note(f"{name}: no messages: the file is empty")
+    elif not total:
+        lines, dialect = transcript.layout.line_count, transcript.dialect.name
+        output.note(f"{name}: no messages: {lines:,} other lines, dialect {dialect}")
+    elif not stop:
+        output.note(f"{name}: no messages before position 0; there are {total:,}")
+    elif before is not None and before > total:
+        output.note(f"{name}: --before {before} is past the end: taken as {total}")
 
 
 def _print_torn_tail(transcript: Transcript, *, as_json: bool, full: bool) -> None:
@@ -157,7 +190,8 @@ def _print_torn_tail(transcript: Transcript, *, as_json: bool, full: bool) -> No
     if as_json:
         _print_json({**row, "unterminated": True})
         return
-    mark = f"unterminated, {len(data):,} bytes at byte {transcript.layout.file_len}: not data yet"
+    told = torn_tail_told(transcript)
+    mark = f"unterminated and not data yet: {told} (at byte {transcript.layout.file_len})"
     output.line(output.styled(f"--- {mark} ---", "bold red"))
     if message is not None:
         output.line(describe.head(transcript.dialect, message))
