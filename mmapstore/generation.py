@@ -362,9 +362,6 @@ class Generation:
                 (message,) = self.decoded(messages, position, position + 1)
                 if isinstance(message, Undecodable) or call_id not in self.dialect.calls(message):
                     continue
-                message_id = self.dialect.id(message)
-                if message_id is not None and self.position(message_id) != position:
-                    continue  # a later line has taken its place
                 overlay(message, self.review_states)
                 return message
         raise MessageNotFoundError(f"no message holds the tool call {call_id!r}", path=self.path)

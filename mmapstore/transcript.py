@@ -344,7 +344,9 @@ class Transcript:
         return position
 
     def tool_parent(self, call_id: str) -> dict[str, Any]:
-        """Return the newest effective message that holds this tool call, wherever it is.
+        """Return the newest message line that holds this tool call, effective, wherever it is.
+
+        A line whose id a later line repeats without the call still holds it.
 
         Raises
         ------

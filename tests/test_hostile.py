@@ -90,7 +90,7 @@ def test_the_id_that_a_window_shows_is_the_id_that_is_found(tmp_path: Path, line
         assert t.position("a") is None
 
 
-def test_a_tool_call_is_held_by_a_tool_message_as_it_now_is(tmp_path: Path):
+def test_a_tool_call_is_held_by_the_newest_tool_message_that_has_it(tmp_path: Path):
     path = tmp_path / "x.jsonl"
     line = b'{"type":"message","id":"%s","role":"%s","blocks":[{"callId":"%s"}]}\n'
     path.write_bytes(
@@ -101,9 +101,8 @@ def test_a_tool_call_is_held_by_a_tool_message_as_it_now_is(tmp_path: Path):
         + line % (b"q", b"assistant", b"c3")
     )
     with mmapstore.open(path) as t:
-        with pytest.raises(mmapstore.MessageNotFoundError):
-            t.tool_parent("c1")
-        assert t.tool_parent("c2")["id"] == "m"
+        assert t.tool_parent("c1")["blocks"] == [{"callId": "c1"}]
+        assert t.tool_parent("c2")["blocks"] == [{"callId": "c2"}]
         assert t.tool_parent("c3")["id"] == "t"
 
 
