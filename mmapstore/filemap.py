@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 #: bytes that a walk of a mapping presents at a time
 SPAN_NBYTES = 8 << 20
-#: bytes that a walk that copies presents at a time: still in the L2 cache when looked at
-STEP_NBYTES = 1 << 18
+#: bytes that a walk that copies presents at a time: still in the cache when looked at
+STEP_NBYTES = 1 << 19
 #: bytes of its buffer: lines stay in it until there is no room for another step
 BUFFER_NBYTES = 4 << 20
 

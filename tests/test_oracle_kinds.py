@@ -236,12 +236,13 @@ extra = {"id": values, "uuid": values, "k": values, "timestamp": values}
 RECORDS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "claude": st.one_of(
         optional(
-            type=pool("user", "assistant"),
+            type=pool("user"),
             message=message,
             isCompactSummary=st.booleans(),
             isSidechain=st.booleans(),
             **extra,
         ),
+        optional(type=pool("assistant"), message=message, **extra),
         optional(type=pool("system"), subtype=pool("compact_boundary", "api_error"), **extra),
         optional(
             type=pool("progress"), data=optional(type=pool("user"), isCompactSummary=st.just(True))
