@@ -17,6 +17,8 @@ from tests.strategies import spelled, values
 
 #: a line of no dialect's message or compaction, long enough that its neighbours are not near an end
 PADDING = b'{"padding":"' + b"p" * 2500 + b'"}\n'
+#: so that no line under test is the first of its file, where a mark may stand
+FIRST = b'{"padding":1}\n'
 
 
 def kinds_in(
@@ -43,27 +45,26 @@ def kinds_in(
 def kinds_on_all_paths(lines: list[bytes], dialect: str) -> list[str]:
     """Return the kinds of lines, having seen that no path to them says otherwise."""
     text = b"".join(lines)
-    first = b'{"padding":1}\n'
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "t.jsonl")
         answers = {}
         for access in ("mmap", "pread"):
             for name, before, behind, cut in (
-                ("bare", first, b"", None),
+                ("bare", FIRST, b"", None),
                 ("padded", PADDING, PADDING, None),
-                ("grown", first, b"", len(first)),
+                ("grown", FIRST, b"", len(FIRST)),
                 ("grown mid-line", PADDING, b"", len(PADDING) + len(text) // 2),
             ):
                 data = before + text + behind
                 kinds = kinds_in(path, dialect, access, data, cut)
                 answers[access, name] = kinds[1 : 1 + len(lines)]
         verified = {}
-        path.write_bytes(first + text)
+        path.write_bytes(FIRST + text)
         with mmapstore.open(path, dialect=dialect) as t:
             verified = {finding.offset: finding for finding in t.verify()}
         answer = answers["mmap", "bare"]
         assert all(other == answer for other in answers.values()), answers
-        offset = len(first)
+        offset = len(FIRST)
         for line, kind in zip(lines, answer, strict=True):
             if offset in verified:
                 assert verified[offset].kind == kind
@@ -71,11 +72,18 @@ def kinds_on_all_paths(lines: list[bytes], dialect: str) -> list[str]:
         return answer
 
 
+def repeats_its_type(line: bytes) -> bool:
+    """Whether the top level of a valid line has two keys ``type``: no answer is asked for then."""
+    seen: list[list[str]] = []
+    json.loads(line, object_pairs_hook=lambda pairs: seen.append([key for key, _ in pairs]))
+    return seen[-1].count("type") > 1
+
+
 def check_kinds(lines: list[bytes], dialect: str = "native") -> None:
-    oracle = Oracle(b"".join(lines), dialect, lambda _: OTHER)
+    oracle = Oracle(FIRST + b"".join(lines), dialect, lambda _: OTHER)
     answer = kinds_on_all_paths(lines, dialect)
-    for line, kind in zip(oracle.lines, answer, strict=True):
-        if line.record is not None:
+    for line, kind in zip(oracle.lines[1:], answer, strict=True):
+        if line.record is not None and not repeats_its_type(line.raw):
             expected = COMPACTION if line.kind == SUMMARY else line.kind
             assert kind == expected, line.raw
 
