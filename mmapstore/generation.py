@@ -9,7 +9,7 @@ nowhere else. A layout that fails the check no longer describes the file.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import chain, pairwise, repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -300,12 +300,37 @@ class Generation:
             return identity.read_id(line, self.dialect) or identity.offset_address(offset)
         return self.dialect.id(record) or identity.offset_address(offset)
 
-    def _unresolved(self) -> list[int]:
-        """Positions, not too many, whose id the scan could not read and a parser may."""
+    @cached_property
+    def _escaped_ids(self) -> dict[str, int]:
+        """The last positions of ids whose key is spelled with an escape, which a parser reads."""
+        messages = self.layout.messages
+        unresolved = self.identities.unresolved if self.dialect.id_path.keys else np.zeros(0, int)
+        found: dict[str, int] = {}
+        for first, end in self.parts(messages, 0, len(messages)):
+            here = unresolved[slice(*np.searchsorted(unresolved, (first, end)))].tolist()
+            texts = self.texts(messages, first, end) if here else []
+            for position in here:
+                text = texts[position - first]
+                if b"\\u" not in bytes(text):
+                    continue
+                (record,) = decode_each([text])
+                message_id = None if isinstance(record, Undecodable) else self.dialect.id(record)
+                if message_id:
+                    found[message_id] = position
+        return found
+
+    @cached_property
+    def _damaged_unresolved(self) -> list[int]:
+        """The first positions of damaged lines whose id cannot be read, as far as it is looked."""
         # where no message of the dialect has an id, a look at each would tell nothing
         looked_at = _UNRESOLVED_LOOKED_AT if self.dialect.id_path.keys else 0
-        positions: list[int] = self.identities.unresolved[:looked_at].tolist()
-        return positions
+        return [
+            position
+            for position in self.identities.unresolved[:looked_at].tolist()
+            if isinstance(
+                self.decoded(self.layout.messages, position, position + 1)[0], Undecodable
+            )
+        ]
 
     def position(self, message_id: str) -> int | None:
         """Return the last position with that id whose line decodes, or None.
@@ -317,14 +342,18 @@ class Generation:
         """
         messages = self.layout.messages
         damaged = None
-        unresolved = reversed(self._unresolved())
-        for position in chain(self.identities.candidates(message_id), unresolved):
+        escaped = self._escaped_ids.get(message_id, -1)
+        for position in self.identities.candidates(message_id):
+            if position < escaped:
+                break
             (record,) = self.decoded(messages, position, position + 1)
             if isinstance(record, Undecodable):
                 if damaged is None and self.message_id(position) == message_id:
                     damaged = position
             elif message_id and self.dialect.id(record) == message_id:
                 return position
+        if escaped >= 0:
+            return escaped
         if damaged is not None:
             self.record(messages, damaged)  # raises, with the line's number
         return self._position_at(identity.addressed_offset(message_id))
@@ -341,11 +370,7 @@ class Generation:
 
     def not_found(self, message_id: str) -> MessageNotFoundError:
         """Return the error for an id that no message has."""
-        damaged: list[str] = []
-        for position in self._unresolved():
-            (record,) = self.decoded(self.layout.messages, position, position + 1)
-            if isinstance(record, Undecodable):
-                damaged.append(str(position))
+        damaged = list(map(str, self._damaged_unresolved))
         hint = None
         if damaged:
             shown = ", ".join(damaged[:10]) + (" and more" if len(damaged) > 10 else "")

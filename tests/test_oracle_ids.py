@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import zlib
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +281,37 @@ def test_two_ids_of_one_checksum(tmp_path: Path) -> None:
         t.refresh()
         assert t.position(pair[0]) == 0
         assert t.position(pair[1]) is None
+
+
+def test_ids_spelled_as_no_writer_does() -> None:
+    """A key with an escape, a key that comes twice below: the id is the parser's, in every look-up.
+
+    A top-level id key that comes twice on both sides of a container is read as one of the two.
+    """
+    plain = b'{"type":"message","id":"a","n":%d}\n'
+    escaped = b'{"type":"message","\\u0069d":"a","n":%d}\n'
+    nested_twice = b'{"type":"message","id":"a","k":{"id":"b","id":"c"},"n":%d}\n'
+    for lines in permutations([plain, escaped, nested_twice, b'{"type":"message","n":%d}\n'], 3):
+        check_ids([line % number for number, line in enumerate(lines)], "native")
+
+
+def test_look_ups_do_not_read_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no message has an id, an address still leads to one line, not through all of them."""
+    path = tmp_path / "t.jsonl"
+    count = 300
+    path.write_bytes(FIRST + b'{"type":"message","role":"user"}\n' * count)
+    with mmapstore.open(path, dialect="native", access="pread") as t:
+        addresses = list(t.window(limit=None).message_ids)
+        assert t.position(addresses[0]) == 0  # what is worked out once is worked out now
+        reads = []
+        pread = os.pread
+
+        def counted(fd: int, nbytes: int, offset: int) -> bytes:
+            reads.append(nbytes)
+            return pread(fd, nbytes, offset)
+
+        monkeypatch.setattr(os, "pread", counted)
+        for position, address in enumerate(addresses):
+            assert t.position(address) == position
+        assert t.position("no such id") is None
+        assert sum(reads) < 20 * path.stat().st_size
