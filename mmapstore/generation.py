@@ -69,13 +69,18 @@ class Generation:
         Where its lines are.
     source : FileBytes
         Its bytes.
+    claimed : bool
+        Whether the dialect is settled, whatever is appended.
     """
 
-    def __init__(self, number: int, path: str, layout: Layout, source: FileBytes) -> None:
+    def __init__(
+        self, number: int, path: str, layout: Layout, source: FileBytes, *, claimed: bool = True
+    ) -> None:
         self.number = number
         self.path = path
         self.layout = layout
         self.source = source
+        self.claimed = claimed
         #: set by a failed check: the next refresh builds anew, whatever the stamp says
         self.doubted = False
         # Message lines of a mapping are checked when they are first touched. What is read
@@ -366,7 +371,8 @@ class Generation:
         if position == len(starts) or int(starts[position]) != offset:
             return None
         # a message that has an id is not addressed by its offset
-        return position if self.message_id(position) == f"@{offset}" else None
+        address = identity.offset_address(offset)
+        return position if self.message_id(position) == address else None
 
     def not_found(self, message_id: str) -> MessageNotFoundError:
         """Return the error for an id that no message has."""

@@ -124,12 +124,11 @@ class Transcript:
         self._trust = trust
         self._progress = progress
         self._has_shrunk = False
-        self._claimed = False
         self._generation: Generation | None = None
         self._lock = threading.Lock()
         self._refreshing: int | None = None
         descriptor = open_regular(self._absolute)
-        self._generation = self._built(descriptor, descriptor.stamp(), 0)
+        self._generation = self._built(descriptor, 0, fresh=True)
 
     # -- lifetime ---------------------------------------------------------------------
 
@@ -404,9 +403,8 @@ class Transcript:
 
     def _renew(self, current: Generation, stamp: Stamp) -> Refresh:
         known = current.layout.stamp
-        descriptor = current.source.descriptor
-        if not stamp.same_file(known):
-            descriptor = open_regular(self._absolute)
+        fresh = not stamp.same_file(known)
+        descriptor = open_regular(self._absolute) if fresh else current.source.descriptor
         stamp = descriptor.stamp()
         self._has_shrunk |= stamp.same_file(known) and stamp.nbytes < known.nbytes
         number = current.number + 1
@@ -415,13 +413,13 @@ class Transcript:
             and not current.doubted
             and stamp.same_file(known)
             and stamp.nbytes > known.nbytes
-            and self._claimed
+            and current.claimed
         ):
             source = self._source(descriptor, stamp, current.dialect)
             grown = layout.extend(current.layout, source, stamp, progress=self._progress)
             self._publish(Generation(number, self.path, grown, source))
             return Refresh.APPENDED
-        self._publish(self._built(descriptor, stamp, number))
+        self._publish(self._built(descriptor, number, fresh=fresh))
         return Refresh.REBUILT
 
     def _publish(self, generation: Generation) -> None:
@@ -429,8 +427,10 @@ class Transcript:
         if self._generation is not None:
             self._generation = generation
 
-    def _built(self, descriptor: Descriptor, stamp: Stamp, number: int) -> Generation:
+    def _built(self, descriptor: Descriptor, number: int, *, fresh: bool) -> Generation:
+        """Return a generation of the file as it is; a `fresh` descriptor is held by no other."""
         try:
+            stamp = descriptor.stamp()
             while True:
                 generation = self._build(descriptor, stamp, number)
                 now = descriptor.stamp()
@@ -440,7 +440,7 @@ class Transcript:
                 stamp, self._has_shrunk = now, True
         except BaseException:
             # an error that someone keeps would keep the file open
-            if self._generation is None or self._generation.source.descriptor is not descriptor:
+            if fresh:
                 descriptor.close()
             raise
 
@@ -453,10 +453,10 @@ class Transcript:
         detect.check_is_transcript(self.path, head)
         dialect = self._asked or detect.detect(self._absolute, head)
         # what no line claims yet may turn out to be of another dialect
-        self._claimed = self._asked is not None or detect.is_claimed(dialect, head)
+        claimed = self._asked is not None or detect.is_claimed(dialect, head)
         source = self._source(descriptor, stamp, dialect)
         built = layout.build(source, dialect, stamp, progress=self._progress)
-        return Generation(number, self.path, built, source)
+        return Generation(number, self.path, built, source, claimed=claimed)
 
     def _source(self, descriptor: Descriptor, stamp: Stamp, dialect: Dialect) -> FileBytes:
         if self._access == "mmap":

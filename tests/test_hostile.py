@@ -170,3 +170,43 @@ def test_many_short_lines_are_not_walked_one_by_one(tmp_path: Path, line: bytes,
     with mmapstore.open(path) as t:
         assert t.layout.line_count == 5001
     assert len(walked) < 10
+
+
+def test_a_refresh_that_fails_after_closing_leaves_windows_readable(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(HEADER + MESSAGE * 3)
+    opened: list[mmapstore.Transcript] = []
+
+    def interrupt(done: int, total: int) -> None:
+        for each in opened:
+            each.close()
+            raise KeyboardInterrupt
+
+    t = mmapstore.open(path, access="pread", progress=interrupt)
+    window = t.window()
+    opened.append(t)
+    with path.open("ab") as file:
+        file.write(MESSAGE)
+    with pytest.raises(KeyboardInterrupt):
+        t.refresh()
+    assert [bytes(line) for line in window.lines] == [MESSAGE] * 3
+
+
+def test_a_refresh_that_fails_settles_nothing(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b"\n\n")
+    interrupted = [False]
+
+    def interrupt(done: int, total: int) -> None:
+        if interrupted == [True]:
+            raise KeyboardInterrupt
+
+    with mmapstore.open(path, trust="append-only", progress=interrupt) as t:
+        with path.open("ab") as file:
+            file.write(CLAUDE)
+        interrupted[0] = True
+        with pytest.raises(KeyboardInterrupt):
+            t.refresh()
+        interrupted[0] = False
+        t.refresh()
+        assert (t.dialect.name, len(t)) == ("claude", 1)
