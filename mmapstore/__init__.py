@@ -25,10 +25,10 @@ from .errors import (
     PositionError,
     TranscriptChangedError,
 )
-from .fileio import Stamp
 from .generation import Damaged
 from .grammar import Dialect, Kind
 from .layout import Extents, Layout
+from .stamp import Stamp
 from .transcript import Refresh, Transcript, open
 from .verify import Finding
 from .window import Window

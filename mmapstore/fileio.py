@@ -1,54 +1,26 @@
-"""The operating system's side of a file: opening without blocking, and the stamp.
+"""The operating system's side of a file: opening without blocking, replacing whole.
 
-A stamp is what ``fstat`` of the open descriptor says of a file's identity and last
-change. Two equal stamps are taken for the same content; ctime is part of them, so
-setting mtime back fools nothing.
+A file that is read is opened without waiting and without changing a thing. A file
+that is written is made beside its place under a name of its own and renamed, so
+whoever opens the place finds the old file or the new one, each of them whole.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
+import itertools
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .errors import NotATranscriptError
+from .stamp import Stamp, stamp_of_open
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class Stamp(NamedTuple):
-    """Identity and last change of a file, as ``fstat`` of an open descriptor gives them.
-
-    Attributes
-    ----------
-    device, inode : int
-        Where the file lives.
-    nbytes : int
-        Size in bytes.
-    mtime_ns, ctime_ns : int
-        Last change of the content and of the inode, nanoseconds.
-    """
-
-    device: int
-    inode: int
-    nbytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-    def same_file(self, other: Stamp) -> bool:
-        """Whether both are stamps of one inode."""
-        return self.device == other.device and self.inode == other.inode
-
-
-def stamp_of(status: os.stat_result) -> Stamp:
-    """Return the stamp that a stat result holds."""
-    return Stamp(
-        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    )
+    from collections.abc import Callable, Iterable
 
 
 class Descriptor:
@@ -78,7 +50,7 @@ class Descriptor:
 
     def stamp(self) -> Stamp:
         """Return the stamp of the open file."""
-        return stamp_of(os.fstat(self.fd))
+        return stamp_of_open(self.fd)
 
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes [start, stop) of the file, fewer where it has become shorter."""
@@ -148,3 +120,46 @@ def on_remote_filesystem(device: int) -> bool:
     except (OSError, ValueError):
         return False
     return False
+
+
+_serial = itertools.count()
+
+#: how the name of a file ends that is still being written
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def replace_file(
+    path: str, parts: Iterable[bytes | bytearray | memoryview], *, mode: int = 0o600
+) -> None:
+    """Put a file at `path` in one step, without waiting for the disk.
+
+    Raises
+    ------
+    OSError
+        As the system gives it; what was at `path` is still there, and nothing is left beside it.
+
+    Notes
+    -----
+    After a crash of the machine the file may be there with bytes missing: right only for a
+    file that is checked when it is read.
+    """
+    temporary = f"{path}.{os.getpid()}-{next(_serial)}{TEMPORARY_SUFFIX}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        try:
+            for part in parts:
+                write_all(fd, part)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def write_all(fd: int, part: bytes | bytearray | memoryview) -> None:
+    """Write every byte, going on after a short count."""
+    rest = memoryview(part).cast("B")
+    while len(rest):
+        rest = rest[os.write(fd, rest) :]

@@ -20,9 +20,9 @@ from .walk import batches
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .fileio import Stamp
     from .filemap import FileBytes
     from .grammar import Dialect
+    from .stamp import Stamp
     from .walk import Progress
 
     Offsets = NDArray[np.uint64]

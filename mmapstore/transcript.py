@@ -18,11 +18,12 @@ from . import detect, layout, verify
 from .decode import Undecodable
 from .dialect import dialect_named
 from .errors import NotATranscriptError, PositionError
-from .fileio import Stamp, on_remote_filesystem, open_regular, stamp_of
+from .fileio import on_remote_filesystem, open_regular
 from .filemap import MappedFile, ReadFile
 from .generation import Generation
 from .paging import at_least, page
 from .review import overlay
+from .stamp import Stamp, stamp_of
 from .window import Window
 
 if TYPE_CHECKING:
@@ -386,8 +387,10 @@ class Transcript:
         is growth of the same file and the caller vouched for it with ``trust``.
         """
         generation = self._now
-        stamp = stamp_of(os.stat(self._absolute))
-        if stamp == generation.layout.stamp and not generation.doubted:
+        # the file is open, so its inode cannot have been handed out again
+        known = generation.layout.stamp
+        stamp = stamp_of(os.stat(self._absolute), known.inode_generation)
+        if stamp == known and not generation.doubted:
             return Refresh.SAME
         if self._refreshing == threading.get_ident():
             return Refresh.SAME  # asked by the progress callback of this very refresh

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from mmapstore import filemap, layout
 from mmapstore.classify import kind_of_record
 from mmapstore.dialect import Kind, dialect_named
-from mmapstore.fileio import Stamp, open_regular
+from mmapstore.fileio import open_regular
 from mmapstore.filemap import Run
 from mmapstore.layout import Layout
+from mmapstore.stamp import Stamp
 from tests.strategies import HEADER, transcripts
 
 BOM = b"\xef\xbb\xbf"

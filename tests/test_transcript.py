@@ -202,7 +202,7 @@ def test_a_failed_check_is_mended_by_the_next_refresh(
             file.write(b"[")
         # an edit that the stamp did not notice
         known = t.layout.stamp
-        monkeypatch.setattr(transcript, "stamp_of", lambda status: known)
+        monkeypatch.setattr(transcript, "stamp_of", lambda status, _generation: known)
         assert t.refresh() is SAME
         with pytest.raises(mmapstore.TranscriptChangedError) as caught:
             t.line(0)
