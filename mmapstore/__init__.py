@@ -17,6 +17,7 @@ offset arrays), :mod:`~mmapstore.generation` (a layout over its bytes) and
 
 from __future__ import annotations
 
+from .cachedir import CacheDir
 from .errors import (
     LineDecodeError,
     MessageNotFoundError,
@@ -28,12 +29,14 @@ from .errors import (
 from .generation import Damaged
 from .grammar import Dialect, Kind
 from .layout import Extents, Layout
+from .loader import Refresh
 from .stamp import Stamp
-from .transcript import Refresh, Transcript, open
+from .transcript import Transcript, open
 from .verify import Finding
 from .window import Window
 
 __all__ = [
+    "CacheDir",
     "Damaged",
     "Dialect",
     "Extents",
