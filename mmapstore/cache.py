@@ -107,8 +107,10 @@ class Header(NamedTuple):
         The transcript's path when the cache was written.
     stamp : Stamp
         The transcript's stamp, taken before it was read.
-    file_len, line_count, witness
+    file_len, line_count
         As in the layout.
+    witness : int
+        Checksum of the last bytes in front of `file_len`.
     dialect_name : str
         The dialect's name.
     dialect_rules : int
@@ -159,15 +161,15 @@ class Cache:
         self._memory = memory
         self._layout_group: _Group | None = None
 
-    def layout(self, dialect: Dialect, stamp: Stamp, recompute: Recompute) -> Layout:
+    def layout(self, dialect: Dialect, last: bytes, recompute: Recompute) -> Layout:
         """Return the layout, its columns in place.
 
         Parameters
         ----------
         dialect : Dialect
             The one that the header names.
-        stamp : Stamp
-            The stamp that the layout is to go by.
+        last : bytes
+            The last bytes in front of ``file_len``, which the header's checksum is of.
         recompute : callable
             Returns the layout's columns as a scan gives them; called when a block is bad.
         """
@@ -175,7 +177,7 @@ class Cache:
         header = self.header
         return Layout(
             header.file_len,
-            stamp,
+            header.stamp,
             header.line_count,
             Extents(column[0], column[1]),
             Extents(column[2], column[3]),
@@ -183,7 +185,7 @@ class Cache:
             column[6],
             dialect,
             header.open_boundary,
-            header.witness,
+            last,
         )
 
     def identities(self, recompute: Recompute) -> Identities | None:
@@ -278,9 +280,14 @@ class _Proof:
 
     def proven(self, start: int, stop: int) -> NDArray[Any]:
         """Return the values, of which those at [start, stop) can be relied on."""
-        for block in range(start // self._per_block, -(-stop // self._per_block)):
-            if block not in self._proven:
-                self._prove(block)
+        first, last = start // self._per_block, (stop - 1) // self._per_block
+        if first == last:
+            if first not in self._proven:
+                self._prove(first)
+        else:
+            for block in range(first, last + 1):
+                if block not in self._proven:
+                    self._prove(block)
         return self.values
 
     def _prove(self, block: int) -> None:
@@ -457,7 +464,7 @@ def pack(
         *stamp,
         layout.file_len,
         layout.line_count,
-        layout.witness,
+        zlib.crc32(layout.last),
         flags,
         rules_of(layout.dialect),
         len(name),

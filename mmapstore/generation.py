@@ -26,6 +26,7 @@ from .scan import NEWLINE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .fileio import Descriptor
     from .filemap import FileBytes, Run
     from .grammar import Dialect
     from .identity import Identities
@@ -118,8 +119,11 @@ class Generation:
         Where the file was opened, for errors.
     layout : Layout
         Where its lines are.
-    source : FileBytes
-        Its bytes.
+    source : callable
+        Returns its bytes; called when they are first looked at, since of most states that a
+        host's appends lead through none are.
+    descriptor : Descriptor
+        The open file.
     claimed : bool
         Whether the dialect is settled, whatever is appended.
     proven : bool
@@ -142,7 +146,8 @@ class Generation:
         number: int,
         path: str,
         layout: Layout,
-        source: FileBytes,
+        source: Callable[[], FileBytes],
+        descriptor: Descriptor,
         *,
         claimed: bool = True,
         proven: bool = True,
@@ -153,7 +158,8 @@ class Generation:
         self.number = number
         self.path = path
         self.layout = layout
-        self.source = source
+        self.descriptor = descriptor
+        self._open_source = source
         self.claimed = claimed
         self.proven = proven
         self.racy = racy
@@ -163,6 +169,7 @@ class Generation:
         self._cached = cached if before is None else before._cached
         # Message lines of a mapping are checked when they are first touched. What is read
         # anew is checked each time: it may be other bytes.
+        self._vouched: set[tuple[int, int]] = set()
         self._touched = _Touched() if before is None else before._touched
         if before is not None:
             self._identities = before._identities
@@ -170,6 +177,11 @@ class Generation:
         else:
             self._identities = None if cached is None else cached.identities
             self._review_states = ReviewStates()
+
+    @cached_property
+    def source(self) -> FileBytes:
+        """The bytes of the file in this state."""
+        return self._open_source()
 
     @property
     def dialect(self) -> Dialect:
@@ -223,6 +235,16 @@ class Generation:
             run = self.read_run(extents, index, index + 1)
         self.check(run, start, end)
         return run.view[start - run.base : end - run.base]
+
+    def vouch(self, start: int, stop: int) -> None:
+        """Check the outer lines of a page, once.
+
+        So a layout that has gone wrong is found out before anyone relies on its positions.
+        """
+        if (start, stop) not in self._vouched:
+            self.line(self.layout.messages, start)
+            self.line(self.layout.messages, stop - 1)
+            self._vouched.add((start, stop))
 
     def _renew(self, error: TranscriptChangedError) -> None:
         """Do without the cache after a failed check; pass the error on if there is none."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: bytes of message lines that are looked at together
 _SPAN_NBYTES = 4 << 20
+#: lines that are read one by one: less than the arrays cost
+_FEW_COUNT = 8
 #: ids that may stand aside before they are sorted in
 _RECENT_COUNT = 8192
 
@@ -189,6 +191,17 @@ def _read(
     resolved = np.zeros(count - start, dtype=np.bool_)
     if not dialect.id_path.keys:
         return checksums[:0], resolved[:0]
+    if count - start <= _FEW_COUNT:
+        for position in range(start, count):
+            low, high = messages.at(position)
+            line = bytes(
+                without_mark(source.view(low, high)) if low == 0 else source.view(low, high)
+            )
+            single = _id_of_line(line, dialect)
+            if single is not None:
+                checksums[position - start] = zlib.crc32(_encoded(single))
+                resolved[position - start] = True
+        return checksums, resolved
     for first, stop in spans(messages, start, count):
         file_starts, file_ends = messages.part(first, stop)
         run = source.run(int(file_starts[0]), int(file_ends[-1]))

@@ -12,6 +12,7 @@ import contextlib
 import enum
 import functools
 import os
+import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import cache, cachedir, detect, identity, layout
@@ -124,7 +125,7 @@ class Loader:
         fresh = not stamp.same_file(known)
         if fresh:
             return self._replaced(current.number + 1), Refresh.REBUILT
-        descriptor = current.source.descriptor
+        descriptor = current.descriptor
         stamp = descriptor.stamp()
         self._has_shrunk |= stamp.nbytes < known.nbytes
         if (trust or self._trust) == "append-only" and not current.doubted:
@@ -139,7 +140,7 @@ class Loader:
 
     def rebuilt(self, current: Generation) -> Generation:
         """Return a generation of the same file, read anew."""
-        return self._built(current.source.descriptor, current.number + 1)
+        return self._built(current.descriptor, current.number + 1)
 
     def appended(
         self, current: Generation, data: bytes, before: Stamp, after: Stamp
@@ -154,11 +155,18 @@ class Loader:
             or after.nbytes != before.nbytes + len(data)
         ):
             return None
-        source = self._source(current.source.descriptor, after, current.dialect)
-        if source.view(before.nbytes, after.nbytes) != data:
-            return None
-        grown = layout.extend(known, source, after)
-        return Generation(current.number + 1, self._shown_path, grown, source, before=current)
+        descriptor, dialect = current.descriptor, known.dialect
+
+        def source() -> FileBytes:
+            return self._source(descriptor, after, dialect)
+
+        # a torn tail that the append has completed is not in the data
+        grown = layout.with_few(known, data, after) if known.file_len == before.nbytes else None
+        if grown is None:
+            grown = layout.extend(known, source(), after)
+        return Generation(
+            current.number + 1, self._shown_path, grown, source, descriptor, before=current
+        )
 
     def _replaced(self, number: int) -> Generation:
         descriptor = open_regular(self._path)
@@ -179,7 +187,8 @@ class Loader:
             current.number + 1,
             self._shown_path,
             grown,
-            source,
+            lambda: source,
+            descriptor,
             proven=descriptor.stamp() == stamp,
             racy=self._is_racy(stamp),
             before=current,
@@ -203,7 +212,8 @@ class Loader:
             number,
             self._shown_path,
             built,
-            source,
+            lambda: source,
+            descriptor,
             claimed=claimed,
             proven=now == stamp,
             racy=racy,
@@ -315,15 +325,17 @@ class Loader:
             self._kept = None
             return cache.identity_columns(identity.build(bounded, known.messages, dialect))
 
-        known = found.layout(dialect, header.stamp, layout_anew)
-        if not layout.is_behind(known, source):
+        last = layout.last_bytes(source, header.file_len)
+        if zlib.crc32(last) != header.witness:
             return None
+        known = found.layout(dialect, last, layout_anew)
         identities = found.identities(identities_anew)
         first = Generation(
             0,
             self._shown_path,
             known,
-            source,
+            lambda: source,
+            descriptor,
             claimed=header.claimed,
             cached=Cached(identities, found.renew_layout),
         )
@@ -344,7 +356,7 @@ class Loader:
         """
         identities = generation.known_identities
         state = (generation.number, identities is not None)
-        descriptor = generation.source.descriptor
+        descriptor = generation.descriptor
         if (
             self._cache_dir is None
             or self._kept == state
