@@ -36,8 +36,10 @@ class Effort:
         Rounds of full scans, of windows, of interpreters, and of full sequential reads.
     number : int
         Windows in a batch; a tenth of it where they are decoded.
-    million : bool
-        Whether the file of a million messages is measured, too.
+    large : bool
+        Whether the file of a million messages and the one of 2 GB are measured, too.
+    sessions : int
+        Sessions that are listed.
     """
 
     cold: int
@@ -45,12 +47,13 @@ class Effort:
     fresh: int
     read: int
     number: int = 200
-    million: bool = True
+    large: bool = True
+    sessions: int = 10_000
 
 
 THOROUGH = Effort(cold=25, warm=100, fresh=25, read=12)
-QUICK = Effort(cold=7, warm=25, fresh=9, read=4, million=False)
-ONCE = Effort(cold=1, warm=1, fresh=1, read=1, number=10)
+QUICK = Effort(cold=7, warm=25, fresh=9, read=4, large=False)
+ONCE = Effort(cold=1, warm=1, fresh=1, read=1, number=10, sessions=20)
 
 
 def cold_type_first(files: Files, effort: Effort) -> Iterator[Row]:
@@ -93,7 +96,7 @@ def cold_claude(files: Files, effort: Effort) -> Iterator[Row]:
 def warm_windows(files: Files, effort: Effort) -> Iterator[Row]:
     """Measure the warm window over histories of different sizes, all in the same rounds."""
     names = ["records-small", "records-large", "reviews"]
-    names += ["million"] * effort.million
+    names += ["million"] * effort.large
     with ExitStack() as stack:
         contenders = {
             name: timed(
