@@ -49,6 +49,7 @@ Decision record: append-only review state.
 from __future__ import annotations
 
 import struct
+import weakref
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,12 +83,8 @@ _ALIGNMENT = 64
 
 _OPEN_BOUNDARY, _ASKED, _CLAIMED, _IDENTIFIED = 1, 2, 4, 8
 _TYPES = tuple(map(np.dtype, ["<u8"] * 6 + ["<i8"] + ["<u4"] * 3))
+_EMPTY = tuple(Column(np.zeros(0, kind)) for kind in _TYPES)
 _LAYOUT_SECTIONS = 7
-
-
-def _nbytes(number: int, count: int) -> int:
-    """Return the bytes that `count` values of a section take."""
-    return count * _TYPES[number].itemsize
 
 
 def _block_counts(counts: Sequence[int]) -> list[int]:
@@ -208,48 +205,58 @@ class Cache:
 
     def _columns(self, numbers: range, recompute: Recompute) -> tuple[_Group, list[Column]]:
         counts, offsets = self.header.counts, self.header.offsets
-        group = _Group(self.header.path, recompute)
+        group = _Group(self.header.path, counts[numbers.start : numbers.stop], recompute)
         salt = zlib.crc32(self._memory[_STAMP_BYTES])
         block_counts = _block_counts(counts)
         first = sum(block_counts[: numbers.start])
         table = self.header.nbytes - 4 * sum(block_counts)
+        columns = []
         for number in numbers:
+            count, kind = counts[number], _TYPES[number]
+            if not count:
+                columns.append(_EMPTY[number])
+                continue
             offset, block_count = offsets[number], block_counts[number]
-            blocks = self._memory[offset : offset + _nbytes(number, counts[number])]
-            checks = self._memory[table + 4 * first :][: 4 * block_count]
-            group.add(_Proof(group, blocks, _TYPES[number], checks, salt, first))
+            blocks = self._memory[offset : offset + count * kind.itemsize]
+            checks = self._memory[table + 4 * first : table + 4 * (first + block_count)]
+            proof = _Proof(group, blocks, kind, checks, salt, first)
+            group.proofs.append((number - numbers.start, weakref.ref(proof)))
+            columns.append(Column(proof.values, proof))
             first += block_count
-        return group, [
-            Column(proof.values, proof if len(proof.values) else None) for proof in group.proofs
-        ]
+        return group, columns
 
 
 class _Group:
-    """The sections that are worked out together when one of them turns out to be bad."""
+    """The sections that are worked out together when one of them turns out to be bad.
 
-    def __init__(self, path: str, recompute: Recompute) -> None:
-        self.proofs: list[_Proof] = []
+    It does not keep them: a transcript that is let go of must not wait for the collector
+    of cycles with its mappings.
+    """
+
+    def __init__(self, path: str, counts: tuple[int, ...], recompute: Recompute) -> None:
+        self.proofs: list[tuple[int, weakref.ref[_Proof]]] = []
         self._path = path
+        self._counts = counts
         self._recompute = recompute
-
-    def add(self, proof: _Proof) -> None:
-        self.proofs.append(proof)
 
     def renew(self) -> None:
         """Replace the values of every section by those of the transcript itself."""
         columns = self._recompute()
-        if [len(column) for column in columns] != [len(proof.values) for proof in self.proofs]:
+        if tuple(map(len, columns)) != self._counts:
             raise TranscriptChangedError(
                 "the file was changed in place", path=self._path, hint="refresh() reads it anew"
             )
-        for proof, column in zip(self.proofs, columns, strict=True):
-            proof.settle(column)
+        for number, known in self.proofs:
+            proof = known()
+            if proof is not None:
+                proof.settle(columns[number])
 
 
 class _Proof:
     """The guard of one section: proves a block when a value of it is first used."""
 
     __slots__ = (
+        "__weakref__",
         "_blocks",
         "_checks",
         "_first_block",

@@ -232,7 +232,7 @@ class Generation:
     def _line(self, extents: Extents, index: int, run: Run | None) -> memoryview:
         start, end = extents.at(index)
         if run is None:
-            run = self.read_run(extents, index, index + 1)
+            run = self.source.run(max(start - 1, 0), end)
         self.check(run, start, end)
         return run.view[start - run.base : end - run.base]
 
@@ -293,6 +293,12 @@ class Generation:
         """Yield (index, decoded line or why it does not decode) of lines [start, stop)."""
         for first, end in self.parts(extents, start, stop):
             yield from enumerate(self.decoded(extents, first, end), first)
+
+    def one(self, extents: Extents, index: int) -> dict[str, Any] | Undecodable:
+        """Return one line decoded, or why it does not decode."""
+        line = self.line(extents, index)[:-1]
+        (record,) = decode_each([line if index else without_mark(line)])
+        return record
 
     def decoded(
         self, extents: Extents, start: int, stop: int
@@ -379,7 +385,7 @@ class Generation:
 
     def record(self, extents: Extents, index: int) -> dict[str, Any]:
         """Return one line, decoded, or raise :class:`LineDecodeError`."""
-        (record,) = self.decoded(extents, index, index + 1)
+        record = self.one(extents, index)
         if isinstance(record, Undecodable):
             offset = extents.at(index)[0]
             raise LineDecodeError(
