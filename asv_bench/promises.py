@@ -101,7 +101,9 @@ def warm_windows(files: Files, effort: Effort) -> Iterator[Row]:
         contenders = {
             name: timed(
                 measure.warm_window(
-                    stack.enter_context(mmapstore.open(files.path(name), access="mmap"))
+                    stack.enter_context(
+                        mmapstore.open(files.path(name), access="mmap", cache_dir=None)
+                    )
                 ),
                 effort.number,
                 warm=True,
@@ -143,7 +145,9 @@ def records(files: Files, effort: Effort) -> Iterator[Row]:
     with ExitStack() as stack:
         contenders = {
             name: timed(
-                measure.newest_messages(stack.enter_context(mmapstore.open(files.path(name)))),
+                measure.newest_messages(
+                    stack.enter_context(mmapstore.open(files.path(name), cache_dir=None))
+                ),
                 effort.number // 10,
                 warm=True,
             )
@@ -192,7 +196,7 @@ def check_equal_work(program: compiled.CompiledScan, path: Path, dialect: str) -
         They differ, so their times must not be compared.
     """
     answer = program.run(path, compiled.MESSAGE_TYPES[dialect])
-    with mmapstore.open(path) as transcript:
+    with mmapstore.open(path, cache_dir=None) as transcript:
         layout = transcript.layout
         # A Claude summary is a user's line by its type; the library looks further.
         summaries = answer["messages"] - len(layout.message_offsets)
@@ -215,7 +219,7 @@ def _by_bare_pass(key: str, path: Path, effort: Effort) -> Iterator[Row]:
 
 def _by_loads(key: str, path: Path, effort: Effort) -> Iterator[Row]:
     number = effort.number // 10
-    with mmapstore.open(path) as transcript:
+    with mmapstore.open(path, cache_dir=None) as transcript:
         lines = [bytes(line) for line in transcript.window(limit=measure.WINDOW_COUNT).lines]
         samples = interleave(
             {
