@@ -22,6 +22,7 @@ Format 3. All integers are little-endian; every section starts at a multiple of 
                            2 the dialect was asked for, not detected
                            4 a line shows the dialect, so growth cannot change it
                            8 the identities are here
+                          16 part of it is proven by no more than a caller's word
        104       4  CRC-32 of what the dialect's rules are
        108       4  nbytes of the transcript's path
        112      16  name of the dialect, padded with NUL
@@ -81,7 +82,7 @@ _FIELDS = struct.Struct("<QQ QQQqqQ QQ IIII 16s 20Q")
 _STAMP_BYTES = slice(32, 80)
 _ALIGNMENT = 64
 
-_OPEN_BOUNDARY, _ASKED, _CLAIMED, _IDENTIFIED = 1, 2, 4, 8
+_OPEN_BOUNDARY, _ASKED, _CLAIMED, _IDENTIFIED, _ON_TRUST = 1, 2, 4, 8, 16
 _TYPES = tuple(map(np.dtype, ["<u8"] * 6 + ["<i8"] + ["<u4"] * 3))
 _EMPTY = tuple(Column(np.zeros(0, kind)) for kind in _TYPES)
 _LAYOUT_SECTIONS = 7
@@ -112,9 +113,10 @@ class Header(NamedTuple):
         The dialect's name.
     dialect_rules : int
         Checksum of the dialect's rules.
-    open_boundary, asked, claimed, identified : bool
+    open_boundary, asked, claimed, identified, on_trust : bool
         Whether the last compaction line may be completed by the next; whether the dialect
-        was asked for; whether a line shows it; whether the identities are in the file.
+        was asked for; whether a line shows it; whether the identities are in the file;
+        whether growth was taken for an append on the word of a caller.
     offsets, counts : tuple of int
         Where each section starts, bytes, and how many values it has.
     nbytes : int
@@ -132,6 +134,7 @@ class Header(NamedTuple):
     asked: bool
     claimed: bool
     identified: bool
+    on_trust: bool
     offsets: tuple[int, ...]
     counts: tuple[int, ...]
     nbytes: int
@@ -393,6 +396,7 @@ def _header(octets: bytes, file_nbytes: int) -> Header | None:
         asked=bool(flags & _ASKED),
         claimed=bool(flags & _CLAIMED),
         identified=bool(flags & _IDENTIFIED),
+        on_trust=bool(flags & _ON_TRUST),
         offsets=tuple(rest[13::2]),
         counts=tuple(rest[14::2]),
         nbytes=nbytes,
@@ -423,6 +427,7 @@ def write(
     *,
     asked: bool,
     claimed: bool,
+    on_trust: bool,
 ) -> int:
     """Write a cache file in one step; return its size in bytes.
 
@@ -442,6 +447,7 @@ def write(
         | _ASKED * asked
         | _CLAIMED * claimed
         | _IDENTIFIED * (identities is not None)
+        | _ON_TRUST * on_trust
     )
     parts = pack(transcript, layout, columns, flags)
     replace_file(path, parts)

@@ -133,10 +133,10 @@ def make_room(directory: str, nbytes: int) -> None:
                 _removed(entry)
             continue
         # the last one used stays, whatever its size
-        if total and total + entry.nbytes > LIMIT_NBYTES:
+        is_last_used = not total
+        total += entry.nbytes
+        if total > LIMIT_NBYTES and not is_last_used:
             _removed(entry)
-        else:
-            total += entry.nbytes
 
 
 def _ours(directory: str) -> Iterator[Entry]:

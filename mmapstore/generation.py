@@ -127,9 +127,12 @@ class Generation:
     claimed : bool
         Whether the dialect is settled, whatever is appended.
     proven : bool
-        Whether the stamp was the same before and after the bytes were read.
+        Whether the stamp was the same before and after the bytes were read, and stands for
+        them from then on: whether the layout may be kept.
     racy : bool
-        Whether an edit might have left the stamp as it is.
+        Whether a foreign edit might have left the stamp as it is.
+    on_trust : bool
+        Whether growth was taken for an append on the word of a caller.
     cached : Cached, optional
         Where the layout came from, if it was not the file itself.
     before : Generation, optional
@@ -152,6 +155,7 @@ class Generation:
         claimed: bool = True,
         proven: bool = True,
         racy: bool = False,
+        on_trust: bool = False,
         cached: Cached | None = None,
         before: Generation | None = None,
     ) -> None:
@@ -163,6 +167,7 @@ class Generation:
         self.claimed = claimed
         self.proven = proven
         self.racy = racy
+        self.on_trust = on_trust
         #: set by a failed check: the next refresh builds anew, whatever the stamp says
         self.doubted = False
         self.from_cache = cached is not None or (before is not None and before.from_cache)

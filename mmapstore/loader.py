@@ -165,7 +165,15 @@ class Loader:
         if grown is None:
             grown = layout.extend(known, source(), after)
         return Generation(
-            current.number + 1, self._shown_path, grown, source, descriptor, before=current
+            current.number + 1,
+            self._shown_path,
+            grown,
+            source,
+            descriptor,
+            proven=current.proven and not self._is_racy(after),
+            racy=current.racy,
+            on_trust=current.on_trust,
+            before=current,
         )
 
     def _replaced(self, number: int) -> Generation:
@@ -191,6 +199,7 @@ class Loader:
             descriptor,
             proven=descriptor.stamp() == stamp,
             racy=self._is_racy(stamp),
+            on_trust=True,
             before=current,
         )
 
@@ -276,10 +285,10 @@ class Loader:
                 continue
             self.cache_state = "stale"
             header = found.header
-            dialect = self._dialect_of(header, descriptor, stamp)
+            dialect, claimed = self._dialect_of(header, descriptor, stamp)
             if dialect is None or (native_only and dialect is not NATIVE):
                 continue
-            generation = self._out_of(found, dialect, descriptor, stamp)
+            generation = self._out_of(found, dialect, claimed, descriptor, stamp)
             if generation is not None:
                 self.cache_state = "hit"
                 if not native_only:
@@ -287,27 +296,37 @@ class Loader:
                 return generation
         return None
 
-    def _dialect_of(self, header: Header, descriptor: Descriptor, stamp: Stamp) -> Dialect | None:
-        """Return the dialect of a cached layout, if it is the one to be used here."""
+    def _dialect_of(
+        self, header: Header, descriptor: Descriptor, stamp: Stamp
+    ) -> tuple[Dialect | None, bool]:
+        """Return the dialect of a cached layout, if it is the one here, and whether it is settled."""
         dialect = _BY_NAME.get(header.dialect_name)
         if dialect is None or _rules(dialect.name) != header.dialect_rules:
-            return None
+            return None, False
         if self._asked is not None:
-            return dialect if dialect is self._asked else None
-        if detect.is_in_host_directory(self._path):
-            return dialect if dialect is NATIVE else None
-        if header.asked or header.path != self._path:
-            return dialect if self._recognised(descriptor, stamp)[0] is dialect else None
-        return dialect
+            return (dialect if dialect is self._asked else None), True
+        if header.asked or not header.claimed or header.path != self._path:
+            recognised, claimed = self._recognised(descriptor, stamp)
+        elif detect.is_in_host_directory(self._path):
+            recognised, claimed = NATIVE, header.claimed
+        else:
+            recognised, claimed = dialect, True
+        return (dialect if recognised is dialect else None), claimed
 
     def _out_of(
-        self, found: Cache, dialect: Dialect, descriptor: Descriptor, stamp: Stamp
+        self,
+        found: Cache,
+        dialect: Dialect,
+        claimed: bool,
+        descriptor: Descriptor,
+        stamp: Stamp,
     ) -> Generation | None:
         header = found.header
-        exact = header.stamp == stamp
+        trusting = self._trust == "append-only"
+        exact = header.stamp == stamp and (trusting or not header.on_trust)
         lagging = (
-            self._trust == "append-only"
-            and header.claimed
+            trusting
+            and claimed
             and header.stamp.same_file(stamp)
             and header.stamp.nbytes < stamp.nbytes
         )
@@ -336,7 +355,8 @@ class Loader:
             known,
             lambda: source,
             descriptor,
-            claimed=header.claimed,
+            claimed=claimed,
+            on_trust=header.on_trust,
             cached=Cached(identities, found.renew_layout),
         )
         if exact:
@@ -385,6 +405,7 @@ class Loader:
                 identities,
                 asked=self._asked is not None,
                 claimed=generation.claimed,
+                on_trust=generation.on_trust,
             )
             self._kept = state
             if self._cache_dir is not CacheDir.BESIDE:
