@@ -50,29 +50,27 @@ Decision record: append-only review state.
 from __future__ import annotations
 
 import struct
-import weakref
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .columns import BLOCK_NBYTES, Column
-from .errors import MmapStoreError, TranscriptChangedError
+from .errors import MmapStoreError
 from .fileio import on_remote_filesystem, open_regular, replace_file
 from .filemap import MappedFile, ReadFile
 from .identity import Identities
 from .layout import Extents, Layout
+from .proof import Group, Proof, checksum
 from .stamp import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from .grammar import Dialect
-
-    #: what the sections of one group hold, worked out from the transcript itself
-    Recompute = Callable[[], Sequence[NDArray[Any]]]
+    from .proof import Recompute
 
 MAGIC = b"\x89MMSL\r\n\x1a"
 FORMAT = 3
@@ -159,7 +157,7 @@ class Cache:
     def __init__(self, header: Header, memory: memoryview) -> None:
         self.header = header
         self._memory = memory
-        self._layout_group: _Group | None = None
+        self._layout_group: Group | None = None
 
     def layout(self, dialect: Dialect, last: bytes, recompute: Recompute) -> Layout:
         """Return the layout, its columns in place.
@@ -206,9 +204,9 @@ class Cache:
         if self._layout_group is not None:
             self._layout_group.renew()
 
-    def _columns(self, numbers: range, recompute: Recompute) -> tuple[_Group, list[Column]]:
+    def _columns(self, numbers: range, recompute: Recompute) -> tuple[Group, list[Column]]:
         counts, offsets = self.header.counts, self.header.offsets
-        group = _Group(self.header.path, counts[numbers.start : numbers.stop], recompute)
+        group = Group(self.header.path, counts[numbers.start : numbers.stop], recompute)
         salt = zlib.crc32(self._memory[_STAMP_BYTES])
         block_counts = _block_counts(counts)
         first = sum(block_counts[: numbers.start])
@@ -222,102 +220,10 @@ class Cache:
             offset, block_count = offsets[number], block_counts[number]
             blocks = self._memory[offset : offset + count * kind.itemsize]
             checks = self._memory[table + 4 * first : table + 4 * (first + block_count)]
-            proof = _Proof(group, blocks, kind, checks, salt, first)
-            group.proofs.append((number - numbers.start, weakref.ref(proof)))
+            proof = Proof(group, number - numbers.start, blocks, kind, checks, salt, first)
             columns.append(Column(proof.values, proof))
             first += block_count
         return group, columns
-
-
-class _Group:
-    """The sections that are worked out together when one of them turns out to be bad.
-
-    It does not keep them: a transcript that is let go of must not wait for the collector
-    of cycles with its mappings.
-    """
-
-    def __init__(self, path: str, counts: tuple[int, ...], recompute: Recompute) -> None:
-        self.proofs: list[tuple[int, weakref.ref[_Proof]]] = []
-        self._path = path
-        self._counts = counts
-        self._recompute = recompute
-
-    def renew(self) -> None:
-        """Replace the values of every section by those of the transcript itself."""
-        columns = self._recompute()
-        if tuple(map(len, columns)) != self._counts:
-            raise TranscriptChangedError(
-                "the file was changed in place", path=self._path, hint="refresh() reads it anew"
-            )
-        for number, known in self.proofs:
-            proof = known()
-            if proof is not None:
-                proof.settle(columns[number])
-
-
-class _Proof:
-    """The guard of one section: proves a block when a value of it is first used."""
-
-    __slots__ = (
-        "__weakref__",
-        "_blocks",
-        "_checks",
-        "_first_block",
-        "_group",
-        "_per_block",
-        "_proven",
-        "_salt",
-        "values",
-    )
-
-    def __init__(
-        self,
-        group: _Group,
-        blocks: memoryview,
-        kind: np.dtype[Any],
-        checks: memoryview,
-        salt: int,
-        first_block: int,
-    ) -> None:
-        self.values: NDArray[Any] = np.frombuffer(blocks, kind)
-        self._group = group
-        self._blocks: memoryview | None = blocks
-        self._checks = checks
-        self._salt = salt
-        self._first_block = first_block
-        self._per_block = BLOCK_NBYTES // kind.itemsize
-        self._proven: set[int] = set()
-
-    def proven(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the values, of which those at [start, stop) can be relied on."""
-        first, last = start // self._per_block, (stop - 1) // self._per_block
-        if first == last:
-            if first not in self._proven:
-                self._prove(first)
-        else:
-            for block in range(first, last + 1):
-                if block not in self._proven:
-                    self._prove(block)
-        return self.values
-
-    def _prove(self, block: int) -> None:
-        blocks = self._blocks
-        if blocks is None:
-            return
-        octets = blocks[block * BLOCK_NBYTES : (block + 1) * BLOCK_NBYTES]
-        check = int.from_bytes(self._checks[4 * block : 4 * block + 4], "little")
-        if _checksum(octets, self._salt, self._first_block + block) == check:
-            self._proven.add(block)
-        else:
-            self._group.renew()
-
-    def settle(self, values: NDArray[Any]) -> None:
-        self.values = values
-        self._blocks = None
-
-
-def _checksum(octets: memoryview, salt: int, block: int) -> int:
-    return zlib.crc32(octets, salt ^ block)
 
 
 def _aligned(nbytes: int) -> int:
@@ -487,5 +393,5 @@ def pack(
     rest = (fields + name).ljust(header_nbytes - _PREFIX.size, b"\0")
     header = _PREFIX.pack(MAGIC, FORMAT, zlib.crc32(rest)) + rest
     salt = zlib.crc32(header[_STAMP_BYTES])
-    checks = [_checksum(octets, salt, number) for number, octets in enumerate(blocks)]
+    checks = [checksum(octets, salt, number) for number, octets in enumerate(blocks)]
     return [header, *parts, np.array(checks, "<u4").tobytes()]
