@@ -25,7 +25,7 @@ from .generation import Cached, Generation
 from .stamp import Stamp, is_racy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -264,22 +264,10 @@ class Loader:
 
     # -- the cache --------------------------------------------------------------------
 
-    def _places(self) -> Iterator[tuple[str, bool]]:
-        """Yield the paths where a cache may lie, and whether it is only good for a native file."""
-        where = self._cache_dir
-        if where is None:
-            return
-        if isinstance(where, CacheDir):
-            yield cachedir.beside(self._path), True
-        if where is CacheDir.USER:
-            yield cachedir.within(cachedir.user_directory(), self._path), False
-        elif isinstance(where, str):
-            yield cachedir.within(where, self._path), False
-
     def _loaded(self, descriptor: Descriptor) -> Generation | None:
         """Return a generation out of a cache, or None if none can be trusted."""
         stamp = descriptor.stamp()
-        for place, native_only in self._places():
+        for place, native_only in cachedir.candidates(self._cache_dir, self._path):
             found = cache.read(place)
             if found is None:
                 continue
@@ -388,16 +376,7 @@ class Loader:
         with contextlib.suppress(OSError, TranscriptChangedError):
             if not os.fstat(descriptor.fd).st_nlink:
                 return  # nobody can open it again
-            if self._cache_dir is CacheDir.BESIDE:
-                place = cachedir.beside(self._path)
-            else:
-                directory = (
-                    self._cache_dir
-                    if isinstance(self._cache_dir, str)
-                    else cachedir.user_directory()
-                )
-                os.makedirs(directory, 0o700, exist_ok=True)
-                place = cachedir.within(directory, self._path)
+            place = cachedir.prepared(self._cache_dir, self._path)
             nbytes = cache.write(
                 place,
                 self._path,
