@@ -193,6 +193,11 @@ class Generation:
         """What the lines are written in."""
         return self.layout.dialect
 
+    def continues(self, earlier: Generation) -> bool:
+        """Whether appends alone led here from an earlier state: every position still holds."""
+        # handed on by an append, and by nothing else
+        return self._touched is earlier._touched
+
     # -- lines ------------------------------------------------------------------------
 
     def runs(self, extents: Extents, start: int, stop: int) -> Iterator[tuple[int, int, Run]]:

@@ -194,10 +194,10 @@ def _read(
     if count - start <= _FEW_COUNT:
         for position in range(start, count):
             low, high = messages.at(position)
-            line = bytes(
-                without_mark(source.view(low, high)) if low == 0 else source.view(low, high)
-            )
-            single = _id_of_line(line, dialect)
+            line = source.view(low, high)
+            if len(line) < high - low:
+                raise _shorter(source, low + len(line))
+            single = _id_by_parser(bytes(line if low else without_mark(line)), dialect)
             if single is not None:
                 checksums[position - start] = zlib.crc32(_encoded(single))
                 resolved[position - start] = True
@@ -206,12 +206,7 @@ def _read(
         file_starts, file_ends = messages.part(first, stop)
         run = source.run(int(file_starts[0]), int(file_ends[-1]))
         if run.base + len(run.octets) < int(file_ends[-1]):
-            raise TranscriptChangedError(
-                "the file has become shorter",
-                path=source.descriptor.path,
-                offset=run.base + len(run.octets),
-                hint="refresh() reads it anew",
-            )
+            raise _shorter(source, run.base + len(run.octets))
         starts = file_starts.astype(np.int64) - run.base
         ends = file_ends.astype(np.int64) - run.base
         if run.base + starts[0] == 0:
@@ -263,6 +258,22 @@ def _printable_ascii(rows: NDArray[np.bytes_], lengths: NDArray[np.int64]) -> ND
     octets = rows.view(np.uint8).reshape(len(rows), rows.itemsize)
     other = (octets - np.uint8(0x20) >= 0x60) & (np.arange(rows.itemsize) < lengths[:, None])
     return np.logical_not(other.any(axis=1))
+
+
+def _shorter(source: FileBytes, offset: int) -> TranscriptChangedError:
+    return TranscriptChangedError(
+        "the file has become shorter",
+        path=source.descriptor.path,
+        offset=offset,
+        hint="refresh() reads it anew",
+    )
+
+
+def _id_by_parser(line: bytes, dialect: Dialect) -> str | None:
+    try:
+        return dialect.id(decode_object(line))
+    except UndecodableError:
+        return read_id(line, dialect)
 
 
 def _id_of_line(line: bytes, dialect: Dialect) -> str | None:

@@ -326,7 +326,15 @@ class Loader:
 
         def layout_anew() -> Sequence[NDArray[Any]]:
             self._kept = None
-            return cache.layout_columns(layout.build(bounded, dialect, stamp))
+            built = layout.build(bounded, dialect, stamp)
+            facts = (built.file_len, built.line_count, built.open_boundary, built.last)
+            if facts != (header.file_len, header.line_count, header.open_boundary, last):
+                raise TranscriptChangedError(
+                    "the file was changed in place",
+                    path=self._shown_path,
+                    hint="refresh() reads it anew",
+                )
+            return cache.layout_columns(built)
 
         def identities_anew() -> Sequence[NDArray[Any]]:
             self._kept = None
@@ -365,8 +373,11 @@ class Loader:
         identities = generation.known_identities
         state = (generation.number, identities is not None)
         descriptor = generation.descriptor
+        where = self._cache_dir
         if (
-            self._cache_dir is None
+            where is None
+            # beside a file there is only room for what is read from there
+            or (where is CacheDir.BESIDE and generation.dialect is not NATIVE)
             or self._kept == state
             or not generation.proven
             or generation.racy
@@ -376,7 +387,7 @@ class Loader:
         with contextlib.suppress(OSError, TranscriptChangedError):
             if not os.fstat(descriptor.fd).st_nlink:
                 return  # nobody can open it again
-            place = cachedir.prepared(self._cache_dir, self._path)
+            place = cachedir.prepared(where, self._path)
             nbytes = cache.write(
                 place,
                 self._path,
@@ -387,5 +398,5 @@ class Loader:
                 on_trust=generation.on_trust,
             )
             self._kept = state
-            if self._cache_dir is not CacheDir.BESIDE:
+            if where is not CacheDir.BESIDE:
                 cachedir.make_room(os.path.dirname(place), nbytes)
