@@ -9,6 +9,7 @@ unresolved and does not stop the others.
 from __future__ import annotations
 
 import re
+import threading
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +46,11 @@ _BY_OFFSET = re.compile(r"@(0|[1-9][0-9]{0,19})")
 class _Recent:
     """The ids of the lines behind the sorted ones, which are too few to be sorted again."""
 
-    __slots__ = ("positions", "stop", "unresolved")
+    __slots__ = ("lock", "positions", "stop", "unresolved")
 
     def __init__(self, stop: int) -> None:
+        #: held while lines are entered: any thread may be the first to look one up
+        self.lock = threading.Lock()
         #: checksum -> positions, in file order
         self.positions: dict[int, list[int]] = {}
         self.unresolved: list[int] = []
@@ -110,17 +113,18 @@ class Identities:
         count = len(messages)
         recent = self._recent
         checksums, resolved = _read(source, messages, dialect, self.count)
-        if count - self._sorted_stop > _RECENT_COUNT or recent.stop != self.count:
-            # too many to stand aside, or another has grown from here
-            return self._merged(count, checksums, resolved)
-        for position, (checksum, known) in enumerate(
-            zip(checksums.tolist(), resolved.tolist(), strict=True), self.count
-        ):
-            if known:
-                recent.positions.setdefault(checksum, []).append(position)
-            else:
-                recent.unresolved.append(position)
-        recent.stop = count
+        with recent.lock:
+            if count - self._sorted_stop > _RECENT_COUNT or recent.stop != self.count:
+                # too many to stand aside, or another has grown from here
+                return self._merged(count, checksums, resolved)
+            for position, (checksum, known) in enumerate(
+                zip(checksums.tolist(), resolved.tolist(), strict=True), self.count
+            ):
+                if known:
+                    recent.positions.setdefault(checksum, []).append(position)
+                else:
+                    recent.unresolved.append(position)
+            recent.stop = count
         grown = Identities(count, self.checksums, self.positions, self.unresolved)
         grown._recent, grown._sorted_stop = recent, self._sorted_stop
         return grown
