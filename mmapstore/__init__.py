@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .cachedir import CacheDir
 from .errors import (
     ConflictError,
     InvalidRecordError,
@@ -36,8 +37,9 @@ from .errors import (
 from .generation import Damaged
 from .grammar import Dialect, Kind
 from .layout import Extents, Layout
+from .loader import Refresh
 from .stamp import Stamp
-from .transcript import Refresh, Transcript, open
+from .transcript import Transcript, open
 from .verify import Finding
 from .window import Window
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from .host import Host
 
 __all__ = [
+    "CacheDir",
     "ConflictError",
     "Damaged",
     "Dialect",

@@ -46,7 +46,7 @@ def detect(path: str, head: bytes) -> Dialect:
         Its first :data:`DETECTION_NBYTES` bytes, or all of a shorter file.
     """
     path = os.path.abspath(path)
-    if _in_host_directory(path):
+    if is_in_host_directory(path):
         return NATIVE
     hinted = [
         dialect for dialect in DIALECTS if dialect.path_hint and re.search(dialect.path_hint, path)
@@ -104,7 +104,8 @@ def _lines(head: bytes) -> tuple[list[bytes], bytes]:
     return list(islice((line for line in complete if line.strip(_BLANK)), DETECTION_COUNT)), torn
 
 
-def _in_host_directory(path: str) -> bool:
+def is_in_host_directory(path: str) -> bool:
+    """Whether a file lies among a host's transcripts, which are all native."""
     data_dir, folder = os.path.split(os.path.dirname(path))
     return folder == "sessions" and os.path.exists(os.path.join(data_dir, "host.lock"))
 

@@ -128,9 +128,7 @@ _serial = itertools.count()
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def replace_file(
-    path: str, parts: Iterable[bytes | bytearray | memoryview], *, mode: int = 0o600
-) -> None:
+def replace_file(path: str, parts: Iterable[bytes | memoryview], *, mode: int = 0o600) -> None:
     """Put a file at `path` in one step, without waiting for the disk.
 
     Raises
@@ -158,9 +156,9 @@ def replace_file(
         raise
 
 
-def write_all(fd: int, part: bytes | bytearray | memoryview) -> None:
-    """Write every byte, going on after a short count."""
-    rest = memoryview(part).cast("B")
+def write_all(fd: int, part: bytes | memoryview) -> None:
+    """Write every byte (a view is one of bytes), going on after a short count."""
+    rest = memoryview(part)
     while len(rest):
         rest = rest[os.write(fd, rest) :]
 

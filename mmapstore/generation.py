@@ -3,7 +3,9 @@
 A generation is immutable but for what it works out once and keeps: the replayed
 review states and the message identities. Every line is checked when it is handed
 out: it begins at a line start, is an object, and holds its newline at its end and
-nowhere else. A layout that fails the check no longer describes the file.
+nowhere else. A layout that fails the check no longer describes the file; one that
+came from a cache is then worked out from the file, and the lines are read again.
+What a generation has worked out is handed on to the one that an append makes of it.
 """
 
 from __future__ import annotations
@@ -16,26 +18,25 @@ import numpy as np
 
 from . import identity
 from .decode import Undecodable, decode_each, without_mark
-from .errors import LineDecodeError, MessageNotFoundError, TranscriptChangedError
+from .errors import LineDecodeError, TranscriptChangedError
 from .keys import object_start
-from .review import overlay, replay
+from .review import ReviewStates, overlay
 from .scan import NEWLINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .filemap import FileBytes, Run
     from .grammar import Dialect
     from .identity import Identities
     from .layout import Extents, Layout
-    from .review import ReviewStates
 
 _OPEN_BRACE = 0x7B
 _LINE_FEED = 0x0A
+#: positions whose being touched is noted together
+_TOUCHED_COUNT = 1024
 #: a part is read whole if its lines are at least one in so many of its bytes
 _BRIDGED = 8
-#: lines without a readable id that an error looks at for its hint
-_UNRESOLVED_LOOKED_AT = 1000
 
 
 class Damaged(NamedTuple):
@@ -56,6 +57,56 @@ class Damaged(NamedTuple):
     reason: str
 
 
+class Cached(NamedTuple):
+    """What came from a cache, and how to do without it.
+
+    Attributes
+    ----------
+    identities : Identities or None
+        The identities, if the cache has them.
+    renew : callable
+        Works the layout out from the file and puts it in place of what the cache gave;
+        raises :class:`TranscriptChangedError` where the file has other lines than it says.
+    """
+
+    identities: Identities | None
+    renew: Callable[[], None]
+
+
+class _Touched:
+    """The positions that were touched: a byte for each, in blocks of those that were."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, bytearray] = {}
+
+    def clear(self) -> None:
+        self._blocks.clear()
+
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        while start < stop:
+            block = start // _TOUCHED_COUNT
+            end = min(stop, (block + 1) * _TOUCHED_COUNT)
+            first = block * _TOUCHED_COUNT
+            yield block, start - first, end - first
+            start = end
+
+    def has(self, start: int, stop: int) -> bool:
+        """Whether all of [start, stop) were touched."""
+        for block, low, high in self._parts(start, stop):
+            known = self._blocks.get(block)
+            if known is None or known.find(0, low, high) >= 0:
+                return False
+        return True
+
+    def add(self, start: int, stop: int) -> None:
+        """Note that [start, stop) were touched."""
+        for block, low, high in self._parts(start, stop):
+            known = self._blocks.setdefault(block, bytearray(_TOUCHED_COUNT))
+            known[low:high] = bytes([1]) * (high - low)
+
+
 class Generation:
     """A layout over the bytes it was built from.
 
@@ -71,21 +122,54 @@ class Generation:
         Its bytes.
     claimed : bool
         Whether the dialect is settled, whatever is appended.
+    proven : bool
+        Whether the stamp was the same before and after the bytes were read.
+    racy : bool
+        Whether an edit might have left the stamp as it is.
+    cached : Cached, optional
+        Where the layout came from, if it was not the file itself.
+    before : Generation, optional
+        The one that this one is an append to.
     """
 
+    from_cache: bool
+    _cached: Cached | None
+    _touched: _Touched
+    _identities: Identities | None
+
     def __init__(
-        self, number: int, path: str, layout: Layout, source: FileBytes, *, claimed: bool = True
+        self,
+        number: int,
+        path: str,
+        layout: Layout,
+        source: FileBytes,
+        *,
+        claimed: bool = True,
+        proven: bool = True,
+        racy: bool = False,
+        cached: Cached | None = None,
+        before: Generation | None = None,
     ) -> None:
         self.number = number
         self.path = path
         self.layout = layout
         self.source = source
         self.claimed = claimed
+        self.proven = proven
+        self.racy = racy
         #: set by a failed check: the next refresh builds anew, whatever the stamp says
         self.doubted = False
+        self.from_cache = cached is not None or (before is not None and before.from_cache)
+        self._cached = cached if before is None else before._cached
         # Message lines of a mapping are checked when they are first touched. What is read
         # anew is checked each time: it may be other bytes.
-        self._touched = np.zeros(len(layout.messages), dtype=np.bool_)
+        self._touched = _Touched() if before is None else before._touched
+        if before is not None:
+            self._identities = before._identities
+            self._review_states: ReviewStates = before._review_states
+        else:
+            self._identities = None if cached is None else cached.identities
+            self._review_states = ReviewStates()
 
     @property
     def dialect(self) -> Dialect:
@@ -103,8 +187,8 @@ class Generation:
             if self.source.access == "mmap":
                 yield first, end, self.source.run(0, self.source.nbytes)
                 continue
-            held = int((extents.ends[first:end] - extents.starts[first:end]).sum())
-            if _BRIDGED * held >= int(extents.ends[end - 1] - extents.starts[first]):
+            starts, ends = extents.part(first, end)
+            if _BRIDGED * int((ends - starts).sum()) >= int(ends[-1] - starts[0]):
                 # what lies between costs less than as many reads as there are gaps
                 yield first, end, self.read_run(extents, first, end)
                 continue
@@ -113,7 +197,8 @@ class Generation:
 
     def edges(self, extents: Extents, start: int, stop: int) -> list[int]:
         """Return where lines [start, stop) fall apart: between two edges all are adjacent."""
-        gaps = np.flatnonzero(extents.starts[start + 1 : stop] != extents.ends[start : stop - 1])
+        starts, ends = extents.part(start, stop)
+        gaps = np.flatnonzero(starts[1:] != ends[:-1])
         return [start, *(gaps + start + 1).tolist(), stop]
 
     def parts(self, extents: Extents, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -122,16 +207,32 @@ class Generation:
 
     def read_run(self, extents: Extents, start: int, stop: int) -> Run:
         """Return memory that holds adjacent lines [start, stop) and the byte before them."""
-        first = int(extents.starts[start])
-        return self.source.run(max(first - 1, 0), int(extents.ends[stop - 1]))
+        return self.source.run(max(extents.at(start)[0] - 1, 0), extents.at(stop - 1)[1])
 
     def line(self, extents: Extents, index: int, run: Run | None = None) -> memoryview:
         """Return one line, checked; see :meth:`check`."""
-        start, end = int(extents.starts[index]), int(extents.ends[index])
+        try:
+            return self._line(extents, index, run)
+        except TranscriptChangedError as error:
+            self._renew(error)
+            return self._line(extents, index, None)
+
+    def _line(self, extents: Extents, index: int, run: Run | None) -> memoryview:
+        start, end = extents.at(index)
         if run is None:
             run = self.read_run(extents, index, index + 1)
         self.check(run, start, end)
         return run.view[start - run.base : end - run.base]
+
+    def _renew(self, error: TranscriptChangedError) -> None:
+        """Do without the cache after a failed check; pass the error on if there is none."""
+        cached, self._cached = self._cached, None
+        if cached is None:
+            raise error
+        cached.renew()
+        self._touched.clear()
+        self._identities, self._review_states = None, ReviewStates()
+        self.doubted = False
 
     def check(self, run: Run, start: int, end: int) -> None:
         """Check that file bytes [start, end) are one line that holds an object.
@@ -147,7 +248,7 @@ class Generation:
             or (start and buffer[start - base - 1] != _LINE_FEED)
             or (
                 buffer[start - base] != _OPEN_BRACE
-                and object_start(bytes(_text(run.view[start - base : end - base], start))) < 0
+                and object_start(bytes(text_of(run.view[start - base : end - base], start))) < 0
             )
         ):
             self.doubt(start)
@@ -187,10 +288,20 @@ class Generation:
         TranscriptChangedError
             A line is no object any more: such a line has never been in the layout.
         """
+        try:
+            return self._decode(extents, start, texts)
+        except TranscriptChangedError as error:
+            self._renew(error)
+            again = self.texts(extents, start, start + len(texts))
+            return self._decode(extents, start, again)
+
+    def _decode(
+        self, extents: Extents, start: int, texts: list[memoryview]
+    ) -> list[dict[str, Any] | Undecodable]:
         records = decode_each(texts)
         for index, record in enumerate(records):
             if isinstance(record, Undecodable) and object_start(bytes(texts[index])) < 0:
-                self.doubt(int(extents.starts[start + index]))
+                self.doubt(extents.at(start + index)[0])
         return records
 
     def texts(self, extents: Extents, start: int, stop: int) -> list[memoryview]:
@@ -198,6 +309,13 @@ class Generation:
 
         They are checked as by :meth:`check`, but for being objects: what decodes to one is one.
         """
+        try:
+            return self._texts(extents, start, stop)
+        except TranscriptChangedError as error:
+            self._renew(error)
+            return self._texts(extents, start, stop)
+
+    def _texts(self, extents: Extents, start: int, stop: int) -> list[memoryview]:
         if self.source.access == "mmap":
             return self._texts_of_run(extents, start, stop, self.source.run(0, 0))
         found: list[memoryview] = []
@@ -206,18 +324,18 @@ class Generation:
         return found
 
     def _texts_of_run(self, extents: Extents, start: int, stop: int, run: Run) -> list[memoryview]:
-        firsts = extents.starts[start:stop]
+        if start == stop:
+            return []
+        firsts, ends = extents.part(start, stop)
         if run.base:
             firsts = firsts - np.uint64(run.base)
         starts: list[int] = firsts.tolist()
-        lasts: list[int] = (extents.ends[start:stop] - np.uint64(run.base + 1)).tolist()
-        if not starts:
-            return []
-        touched = self._touched[start:stop] if extents is self.layout.messages else None
-        if touched is None or not touched.all():
+        lasts: list[int] = (ends - np.uint64(run.base + 1)).tolist()
+        touched = self._touched if extents is self.layout.messages else None
+        if touched is None or not touched.has(start, stop):
             self._check_all(run, starts, lasts)
             if touched is not None and self.source.access == "mmap":
-                touched[:] = True
+                touched.add(start, stop)
         view = run.view
         texts = [view[first:last] for first, last in zip(starts, lasts, strict=True)]
         if run.base + starts[0] == 0:
@@ -241,7 +359,7 @@ class Generation:
         """Return one line, decoded, or raise :class:`LineDecodeError`."""
         (record,) = self.decoded(extents, index, index + 1)
         if isinstance(record, Undecodable):
-            offset = int(extents.starts[index])
+            offset = extents.at(index)[0]
             raise LineDecodeError(
                 record.reason,
                 path=self.path,
@@ -264,18 +382,39 @@ class Generation:
                 break
         return number
 
-    @cached_property
+    @property
     def review_states(self) -> ReviewStates:
         """The last state of each snapshot, replayed from the review-state lines."""
         reviews = self.layout.reviews
-        found = self.records(reviews, 0, len(reviews))
-        return replay(record for _, record in found if isinstance(record, dict))
+        states = self._review_states
+        if states.count < len(reviews):
+            found = self.records(reviews, states.count, len(reviews))
+            records = (record if isinstance(record, dict) else None for _, record in found)
+            states = self._review_states = states.grown(records, len(reviews))
+        return states
+
+    @property
+    def identities(self) -> Identities:
+        """The message identities; those that are not known yet are read off their lines."""
+        messages = self.layout.messages
+        known = self._identities
+        if known is None:
+            known = self._identities = identity.build(self.source, messages, self.dialect)
+        elif known.count < len(messages):
+            known = self._identities = known.grown(self.source, messages, self.dialect)
+        return known
+
+    @property
+    def known_identities(self) -> Identities | None:
+        """The identities of all messages if they are at hand, else None."""
+        known = self._identities
+        return known if known is not None and known.count == len(self.layout.messages) else None
 
     @cached_property
     def damaged_aside(self) -> list[Damaged]:
         """The checkpoint and review-state lines that do not decode."""
         return [
-            Damaged(None, int(extents.starts[index]), record.reason)
+            Damaged(None, extents.at(index)[0], record.reason)
             for extents in (self.layout.compactions, self.layout.reviews)
             for index, record in self.records(extents, 0, len(extents))
             if isinstance(record, Undecodable)
@@ -288,126 +427,7 @@ class Generation:
             overlay(message, self.review_states)
         return message
 
-    # -- identities -------------------------------------------------------------------
 
-    @cached_property
-    def identities(self) -> Identities:
-        """The message identities, read on the first look-up."""
-        return identity.build(self.source, self.layout.messages, self.dialect)
-
-    def message_id(self, position: int) -> str:
-        """Return a message's id, as far as a damaged line's can be read; else its ``@offset``."""
-        messages = self.layout.messages
-        offset = int(messages.starts[position])
-        (record,) = self.decoded(messages, position, position + 1)
-        if isinstance(record, Undecodable):
-            line = bytes(_text(self.line(messages, position), offset))
-            return identity.read_id(line, self.dialect) or identity.offset_address(offset)
-        return self.dialect.id(record) or identity.offset_address(offset)
-
-    @cached_property
-    def _escaped_ids(self) -> dict[str, int]:
-        """The last positions of ids whose key is spelled with an escape, which a parser reads."""
-        messages = self.layout.messages
-        unresolved = self.identities.unresolved if self.dialect.id_path.keys else np.zeros(0, int)
-        found: dict[str, int] = {}
-        for first, end in self.parts(messages, 0, len(messages)):
-            here = unresolved[slice(*np.searchsorted(unresolved, (first, end)))].tolist()
-            texts = self.texts(messages, first, end) if here else []
-            for position in here:
-                text = texts[position - first]
-                if b"\\u" not in bytes(text):
-                    continue
-                (record,) = decode_each([text])
-                message_id = None if isinstance(record, Undecodable) else self.dialect.id(record)
-                if message_id:
-                    found[message_id] = position
-        return found
-
-    @cached_property
-    def _damaged_unresolved(self) -> list[int]:
-        """The first positions of damaged lines whose id cannot be read, as far as it is looked."""
-        # where no message of the dialect has an id, a look at each would tell nothing
-        looked_at = _UNRESOLVED_LOOKED_AT if self.dialect.id_path.keys else 0
-        return [
-            position
-            for position in self.identities.unresolved[:looked_at].tolist()
-            if isinstance(
-                self.decoded(self.layout.messages, position, position + 1)[0], Undecodable
-            )
-        ]
-
-    def position(self, message_id: str) -> int | None:
-        """Return the last position with that id whose line decodes, or None.
-
-        Raises
-        ------
-        LineDecodeError
-            Lines have that id, and none of them decodes.
-        """
-        messages = self.layout.messages
-        damaged = None
-        escaped = self._escaped_ids.get(message_id, -1)
-        for position in self.identities.candidates(message_id):
-            if position < escaped:
-                break
-            (record,) = self.decoded(messages, position, position + 1)
-            if isinstance(record, Undecodable):
-                if damaged is None and self.message_id(position) == message_id:
-                    damaged = position
-            elif message_id and self.dialect.id(record) == message_id:
-                return position
-        if escaped >= 0:
-            return escaped
-        if damaged is not None:
-            self.record(messages, damaged)  # raises, with the line's number
-        return self._position_at(identity.addressed_offset(message_id))
-
-    def _position_at(self, offset: int | None) -> int | None:
-        starts = self.layout.messages.starts
-        if offset is None or offset > self.layout.file_len:
-            return None
-        position = int(np.searchsorted(starts, np.uint64(offset)))
-        if position == len(starts) or int(starts[position]) != offset:
-            return None
-        # a message that has an id is not addressed by its offset
-        address = identity.offset_address(offset)
-        return position if self.message_id(position) == address else None
-
-    def not_found(self, message_id: str) -> MessageNotFoundError:
-        """Return the error for an id that no message has."""
-        damaged = list(map(str, self._damaged_unresolved))
-        hint = None
-        if damaged:
-            shown = ", ".join(damaged[:10]) + (" and more" if len(damaged) > 10 else "")
-            hint = f"damaged message lines without a readable id are at position {shown}"
-        return MessageNotFoundError(
-            f"no message with the id {message_id!r}", path=self.path, hint=hint
-        )
-
-    def tool_parent(self, call_id: str) -> dict[str, Any]:
-        """Return the newest effective message that holds a tool call, or raise."""
-        messages = self.layout.messages
-        for start, stop in reversed(list(self.parts(messages, 0, len(messages)))):
-            for position in self._lines_that_may_hold(start, stop, call_id):
-                (message,) = self.decoded(messages, position, position + 1)
-                if isinstance(message, Undecodable) or call_id not in self.dialect.calls(message):
-                    continue
-                overlay(message, self.review_states)
-                return message
-        raise MessageNotFoundError(f"no message holds the tool call {call_id!r}", path=self.path)
-
-    def _lines_that_may_hold(self, start: int, stop: int, call_id: str) -> Iterator[int]:
-        """Yield, from the last on, positions in [start, stop) whose lines may spell a string."""
-        plain = call_id.isascii() and call_id.isprintable() and not set(call_id) & {'"', "\\"}
-        needle = f'"{call_id}"'.encode() if plain else b""
-        texts = self.texts(self.layout.messages, start, stop)
-        for position in range(stop - 1, start - 1, -1):
-            text = bytes(texts[position - start])
-            # any character may be spelled by an escape, and a slash by one more
-            if needle in text or b"\\u" in text or b"\\/" in text:
-                yield position
-
-
-def _text(line: memoryview, offset: int) -> memoryview:
+def text_of(line: memoryview, offset: int) -> memoryview:
+    """Return the line at an offset without the byte order mark that a file may begin with."""
     return line if offset else without_mark(line)

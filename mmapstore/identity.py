@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .decode import UndecodableError, decode_value, without_mark
+from .columns import Column
+from .decode import UndecodableError, decode_object, decode_value, without_mark
 from .errors import TranscriptChangedError
 from .grammar import Probe, as_id
 from .keys import find_path, token_at
@@ -32,9 +33,24 @@ if TYPE_CHECKING:
 
 #: bytes of message lines that are looked at together
 _SPAN_NBYTES = 4 << 20
+#: ids that may stand aside before they are sorted in
+_RECENT_COUNT = 8192
 
 #: how a message without an id is addressed: by the offset of its line
 _BY_OFFSET = re.compile(r"@(0|[1-9][0-9]{0,19})")
+
+
+class _Recent:
+    """The ids of the lines behind the sorted ones, which are too few to be sorted again."""
+
+    __slots__ = ("positions", "stop", "unresolved")
+
+    def __init__(self, stop: int) -> None:
+        #: checksum -> positions, in file order
+        self.positions: dict[int, list[int]] = {}
+        self.unresolved: list[int] = []
+        #: the position behind the last one that is in here
+        self.stop = stop
 
 
 class Identities:
@@ -42,37 +58,115 @@ class Identities:
 
     Parameters
     ----------
-    checksums : (count,) uint32
+    count : int
+        Message lines.
+    checksums : Column of uint32
         CRC-32 of each resolved id, ascending.
-    positions : (count,) uint32
+    positions : Column of uint32
         The position that each checksum belongs to; equal checksums in file order.
-    unresolved : (count,) int64
-        Positions whose id could not be read.
+    unresolved : Column of uint32
+        Positions whose id could not be read; none where the dialect has no ids.
 
     Notes
     -----
-    8 bytes a message.
+    8 bytes a message. What is appended stands aside until it is worth sorting in, shared
+    by all identities that grew from one: each goes by its own count.
     """
 
-    __slots__ = ("checksums", "positions", "unresolved")
+    __slots__ = ("_recent", "_sorted_stop", "checksums", "count", "positions", "unresolved")
 
     def __init__(
-        self,
-        checksums: NDArray[np.uint32],
-        positions: NDArray[np.uint32],
-        unresolved: NDArray[np.int64],
+        self, count: int, checksums: Column, positions: Column, unresolved: Column
     ) -> None:
+        self.count = count
         self.checksums = checksums
         self.positions = positions
         self.unresolved = unresolved
+        self._sorted_stop = count
+        self._recent = _Recent(count)
 
     def candidates(self, message_id: str) -> Iterator[int]:
         """Yield the positions that may have this id, the last in the file first."""
-        checksum = np.uint32(zlib.crc32(_encoded(message_id)))
-        first = int(np.searchsorted(self.checksums, checksum, "left"))
-        stop = int(np.searchsorted(self.checksums, checksum, "right"))
-        for index in range(stop - 1, first - 1, -1):
-            yield int(self.positions[index])
+        checksum = zlib.crc32(_encoded(message_id))
+        for position in reversed(self._recent.positions.get(checksum, ())):
+            if position < self.count:
+                yield position
+        first = self.checksums.search(checksum)
+        stop = first
+        while stop < len(self.checksums) and self.checksums.at(stop) == checksum:
+            stop += 1
+        yield from reversed(self.positions.part(first, stop).tolist())
+
+    def without_id(self, limit: int) -> list[int]:
+        """Return the first positions, at most `limit`, whose id could not be read."""
+        sorted_in = self.unresolved.part(0, min(limit, len(self.unresolved))).tolist()
+        recent = [position for position in self._recent.unresolved if position < self.count]
+        return [*sorted_in, *recent][:limit]
+
+    def grown(self, source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
+        """Return the identities of a layout that has grown, reading the new lines alone."""
+        count = len(messages)
+        recent = self._recent
+        checksums, resolved = _read(source, messages, dialect, self.count)
+        if count - self._sorted_stop > _RECENT_COUNT or recent.stop != self.count:
+            # too many to stand aside, or another has grown from here
+            return self._merged(count, checksums, resolved)
+        for position, (checksum, known) in enumerate(
+            zip(checksums.tolist(), resolved.tolist(), strict=True), self.count
+        ):
+            if known:
+                recent.positions.setdefault(checksum, []).append(position)
+            else:
+                recent.unresolved.append(position)
+        recent.stop = count
+        grown = Identities(count, self.checksums, self.positions, self.unresolved)
+        grown._recent, grown._sorted_stop = recent, self._sorted_stop
+        return grown
+
+    def sorted_in(self) -> Identities:
+        """Return the same identities with nothing standing aside.
+
+        Notes
+        -----
+        O(count) where something does.
+        """
+        if self._sorted_stop == self.count:
+            return self
+        return self._merged(self.count, np.zeros(0, np.uint32), np.zeros(0, np.bool_))
+
+    def _merged(
+        self, count: int, checksums: NDArray[np.uint32], resolved: NDArray[np.bool_]
+    ) -> Identities:
+        """Return the identities of these lines and of new ones, all in search order."""
+        aside = sorted(
+            (position, checksum)
+            for checksum, positions in list(self._recent.positions.items())
+            for position in positions
+            if position < self.count
+        )
+        new = np.flatnonzero(resolved)
+        every = [
+            self.checksums.whole(),
+            np.array([checksum for _, checksum in aside], "<u4"),
+            checksums[new].astype("<u4"),
+        ]
+        at = [
+            self.positions.whole(),
+            np.array([position for position, _ in aside], "<u4"),
+            (new + self.count).astype("<u4"),
+        ]
+        unresolved = [
+            np.array(self.without_id(self.count), "<u4"),
+            (np.flatnonzero(~resolved) + self.count).astype("<u4"),
+        ]
+        # those at hand are in file order wherever they are equal, and stay so
+        order = np.argsort(np.concatenate(every), kind="stable")
+        return Identities(
+            count,
+            Column(np.concatenate(every)[order]),
+            Column(np.concatenate(at)[order]),
+            Column(np.concatenate(unresolved)),
+        )
 
 
 def build(source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
@@ -82,44 +176,48 @@ def build(source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
     -----
     O(count) where ids stand near an end of their line, which is where writers put them.
     """
+    none = Column(np.zeros(0, "<u4"))
+    return Identities(0, none, none, none).grown(source, messages, dialect).sorted_in()
+
+
+def _read(
+    source: FileBytes, messages: Extents, dialect: Dialect, start: int
+) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+    """Return the checksums of the ids from position `start` on, and which could be read."""
     count = len(messages)
+    checksums = np.zeros(count - start, dtype=np.uint32)
+    resolved = np.zeros(count - start, dtype=np.bool_)
     if not dialect.id_path.keys:
-        nothing = np.zeros(0, dtype=np.uint32)
-        return Identities(nothing, nothing, np.arange(count))
-    checksums = np.zeros(count, dtype=np.uint32)
-    resolved = np.zeros(count, dtype=np.bool_)
-    for first, stop in spans(messages, 0, count):
-        run = source.run(int(messages.starts[first]), int(messages.ends[stop - 1]))
-        if run.base + len(run.octets) < messages.ends[stop - 1]:
+        return checksums[:0], resolved[:0]
+    for first, stop in spans(messages, start, count):
+        file_starts, file_ends = messages.part(first, stop)
+        run = source.run(int(file_starts[0]), int(file_ends[-1]))
+        if run.base + len(run.octets) < int(file_ends[-1]):
             raise TranscriptChangedError(
                 "the file has become shorter",
                 path=source.descriptor.path,
                 offset=run.base + len(run.octets),
                 hint="refresh() reads it anew",
             )
-        starts = messages.starts[first:stop].astype(np.int64) - run.base
-        ends = messages.ends[first:stop].astype(np.int64) - run.base
+        starts = file_starts.astype(np.int64) - run.base
+        ends = file_ends.astype(np.int64) - run.base
         if run.base + starts[0] == 0:
             # a byte order mark belongs to the first line's bytes but not to its text
             starts[0] = ends[0] - len(without_mark(run.view[: ends[0]]))
-        for index, message_id in enumerate(_ids(run.buffer, starts, ends, dialect), first):
+        for index, message_id in enumerate(_ids(run.buffer, starts, ends, dialect), first - start):
             if message_id is not None:
                 checksums[index] = zlib.crc32(message_id)
                 resolved[index] = True
-    positions = np.flatnonzero(resolved)
-    order = np.argsort(checksums[positions], kind="stable")
-    positions = positions[order]
-    return Identities(checksums[positions], positions.astype(np.uint32), np.flatnonzero(~resolved))
+    return checksums, resolved
 
 
 def spans(extents: Extents, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield half-open index ranges of lines that lie within a few megabytes of each other."""
     while start < stop:
-        # a uint64, or numpy would convert the whole column to compare it
-        limit = extents.starts[start] + np.uint64(_SPAN_NBYTES)
+        limit = extents.at(start)[0] + _SPAN_NBYTES
         end = stop
-        if extents.ends[stop - 1] > limit:
-            end = max(start + 1, int(np.searchsorted(extents.ends, limit, "right")))
+        if extents.at(stop - 1)[1] > limit:
+            end = max(start + 1, extents.stop_within(limit))
         yield start, end
         start = end
 
@@ -142,7 +240,7 @@ def _ids(
             if nbytes >= 0:
                 ids[lines.start + index] = texts[index][:nbytes]
             else:
-                read = read_id(block.line(index), dialect)
+                read = _id_of_line(block.line(index), dialect)
                 ids[lines.start + index] = None if read is None else _encoded(read)
     return ids
 
@@ -152,6 +250,17 @@ def _printable_ascii(rows: NDArray[np.bytes_], lengths: NDArray[np.int64]) -> ND
     octets = rows.view(np.uint8).reshape(len(rows), rows.itemsize)
     other = (octets - np.uint8(0x20) >= 0x60) & (np.arange(rows.itemsize) < lengths[:, None])
     return np.logical_not(other.any(axis=1))
+
+
+def _id_of_line(line: bytes, dialect: Dialect) -> str | None:
+    found = read_id(line, dialect)
+    if found is None and b"\\u" in line:
+        # the key may be spelled with an escape, which a parser reads and the scan does not
+        try:
+            return dialect.id(decode_object(line))
+        except UndecodableError:
+            return None
+    return found
 
 
 def read_id(line: bytes, dialect: Dialect) -> str | None:

@@ -9,11 +9,13 @@ history in front of it. Decision record: 0127, layout index.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .columns import Column
 from .grammar import Kind
 from .walk import batches
 
@@ -27,23 +29,58 @@ if TYPE_CHECKING:
 
     Offsets = NDArray[np.uint64]
 
+#: bytes in front of `file_len` that tell whether they are still the same
+_WITNESS_NBYTES = 4096
 
-@dataclass(frozen=True, slots=True, eq=False)
+
 class Extents:
     """Where lines of one sort lie: half-open byte ranges in file order.
 
-    Attributes
+    Parameters
     ----------
-    starts, ends : (count,) little-endian uint64, bytes, read-only
+    starts, ends : Column of little-endian uint64, bytes
         ``[starts[i], ends[i])`` is line *i* with its newline.
     """
 
-    starts: Offsets
-    ends: Offsets
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, starts: Column, ends: Column) -> None:
+        self._starts = starts
+        self._ends = ends
 
     def __len__(self) -> int:
         """Return the number of lines."""
-        return len(self.starts)
+        return len(self._starts)
+
+    @property
+    def starts(self) -> Offsets:
+        """Where each line starts: (count,) little-endian uint64, bytes, read-only."""
+        return self._starts.whole()
+
+    @property
+    def ends(self) -> Offsets:
+        """Where each line ends, behind its newline: as :attr:`starts`."""
+        return self._ends.whole()
+
+    def at(self, index: int) -> tuple[int, int]:
+        """Return where one line starts and ends."""
+        return self._starts.at(index), self._ends.at(index)
+
+    def part(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
+        """Return where lines [start, stop) start and end."""
+        return self._starts.part(start, stop), self._ends.part(start, stop)
+
+    def first_from(self, offset: int) -> int:
+        """Return the index of the first line that starts at `offset` or behind it."""
+        return self._starts.search(offset)
+
+    def stop_within(self, offset: int) -> int:
+        """Return the index behind the last line that ends at `offset` or before it."""
+        return self._ends.search(offset, "right")
+
+    def grown(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Extents:
+        """Return the extents with more lines behind these."""
+        return Extents(self._starts.grown(starts.view("<u8")), self._ends.grown(ends.view("<u8")))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -60,11 +97,13 @@ class Layout:
         Complete lines of every kind, blank ones included.
     messages, compactions, reviews : Extents
         The lines of these kinds.
-    checkpoints : (count,) int64
+    checkpoints : Column of int64
         Indices into `compactions` of the lines that stand for a checkpoint: where a
         dialect writes a boundary line and then a summary, the summary.
     dialect : Dialect
         What decided the kinds.
+    witness : int
+        CRC-32 of the last bytes in front of `file_len`, by which an append is told from a rewrite.
 
     Notes
     -----
@@ -77,10 +116,11 @@ class Layout:
     messages: Extents
     compactions: Extents
     reviews: Extents
-    checkpoints: NDArray[np.int64]
+    checkpoints: Column
     dialect: Dialect
     #: whether the last compaction line is a boundary that the next summary may complete
     open_boundary: bool
+    witness: int = 0
 
     def __repr__(self) -> str:
         """Show the counts."""
@@ -126,10 +166,26 @@ def build(
     -----
     O(nbytes), one pass. Nothing is kept but the offsets.
     """
-    none = _frozen(np.zeros(0, "<u8"), np.zeros(0, np.int64))
+    none = Column(np.zeros(0, "<u8"))
     nothing = Extents(none, none)
-    empty = Layout(0, stamp, 0, nothing, nothing, nothing, np.zeros(0, np.int64), dialect, False)
+    checkpoints = Column(np.zeros(0, "<i8"))
+    empty = Layout(0, stamp, 0, nothing, nothing, nothing, checkpoints, dialect, False)
     return extend(empty, source, stamp, progress=progress)
+
+
+def is_behind(layout: Layout, source: FileBytes) -> bool:
+    """Whether the last lines of a layout are still where they were in a file that has grown.
+
+    Notes
+    -----
+    Reads a few kilobytes. It tells an append from a rewrite of the same file in all but
+    contrived cases; it proves nothing of the lines before them.
+    """
+    return source.nbytes >= layout.file_len and _witness(source, layout.file_len) == layout.witness
+
+
+def _witness(source: FileBytes, file_len: int) -> int:
+    return zlib.crc32(source.view(max(0, file_len - _WITNESS_NBYTES), file_len))
 
 
 def extend(
@@ -152,11 +208,12 @@ def extend(
         kinds.append(batch.kinds[wanted])
         line_count += len(batch.ends)
         file_len = batch.base + int(batch.ends[-1])
-    return _grown(layout, stamp, file_len, line_count, starts, ends, kinds)
+    return _grown(layout, source, stamp, file_len, line_count, starts, ends, kinds)
 
 
 def _grown(
     layout: Layout,
+    source: FileBytes,
     stamp: Stamp,
     file_len: int,
     line_count: int,
@@ -173,12 +230,13 @@ def _grown(
         checkpoints, open_boundary = _checkpoints(layout, of_line)
 
     def grown(old: Extents, *wanted: Kind) -> Extents:
-        if not counts[list(wanted)].any():
+        count = counts[list(wanted)].sum()
+        if not count:
             return old
-        if counts[list(wanted)].sum() == len(of_line):
-            return Extents(_frozen(old.starts, start), _frozen(old.ends, end))
+        if count == len(of_line):
+            return old.grown(start, end)
         chosen = np.flatnonzero(np.isin(of_line, wanted))
-        return Extents(_frozen(old.starts, start[chosen]), _frozen(old.ends, end[chosen]))
+        return old.grown(start[chosen], end[chosen])
 
     return Layout(
         file_len,
@@ -190,16 +248,17 @@ def _grown(
         checkpoints,
         layout.dialect,
         open_boundary,
+        _witness(source, file_len),
     )
 
 
-def _checkpoints(layout: Layout, kinds: NDArray[np.uint8]) -> tuple[NDArray[np.int64], bool]:
+def _checkpoints(layout: Layout, kinds: NDArray[np.uint8]) -> tuple[Column, bool]:
     """Return which compaction lines stand for checkpoints, and whether one is half written.
 
     A boundary and the summary behind it are one checkpoint if neither a message nor
     another boundary stands between them; the summary stands for it.
     """
-    standing = layout.checkpoints.tolist()
+    standing = layout.checkpoints.whole().tolist()
     index = len(layout.compactions)
     boundary = layout.open_boundary
     relevant = kinds[kinds != Kind.REVIEW]
@@ -218,10 +277,4 @@ def _checkpoints(layout: Layout, kinds: NDArray[np.uint8]) -> tuple[NDArray[np.i
         index += 1
     if len(relevant) and previous != len(relevant) - 1:
         boundary = False
-    return np.array(standing, dtype=np.int64), boundary
-
-
-def _frozen(old: Offsets, new: NDArray[np.int64]) -> Offsets:
-    joined: Offsets = np.concatenate([old, new.view("<u8")]) if len(old) else new.view("<u8")
-    joined.flags.writeable = False
-    return joined
+    return Column(np.array(standing, dtype="<i8")), boundary

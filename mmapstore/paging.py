@@ -53,7 +53,8 @@ def _cut(messages: Extents, start: int, stop: int, anchor: int, max_nbytes: int)
     """
     if start == stop:
         return start, stop
-    sizes = (messages.ends[start:stop] - messages.starts[start:stop]).astype(np.int64)
+    starts, ends = messages.part(start, stop)
+    sizes = (ends - starts).astype(np.int64)
     low = min(max(anchor, start), stop - 1)
     high = low + 1
     room = max_nbytes - int(sizes[low - start])

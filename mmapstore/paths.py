@@ -38,6 +38,10 @@ class Path:
         #: the one top-level key, where the path is no more than that
         self.key = expression if self.keys == [(expression.encode(),)] else None
 
+    def __repr__(self) -> str:
+        """Show the expression: what depends on the path can be told by it."""
+        return f"Path({self.expression!r})"
+
     def first(self, record: dict[str, Any]) -> Any:
         """Return the first value that the path leads to and that is not null, or None."""
         for steps in self.alternatives:

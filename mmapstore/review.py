@@ -14,28 +14,66 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: message id -> snapshot id -> state
-ReviewStates = dict[str, dict[str, str]]
 
+class ReviewStates:
+    """The last state of each snapshot after the first `count` state lines of a transcript.
 
-def replay(records: Iterable[dict[str, Any]]) -> ReviewStates:
-    """Return the last state of each (message, snapshot), from state records in file order.
-
-    A record without the three strings, or with an empty state, says nothing.
+    Notes
+    -----
+    What a later line says stands in the same memory, behind a bound that each goes by: so
+    an appended line costs that line, and what was replayed before does not change.
     """
-    states: ReviewStates = {}
-    for record in records:
-        message_id = record.get("messageId")
-        snapshot_id = record.get("snapshotId")
-        state = record.get("state")
-        if (
-            isinstance(message_id, str)
-            and isinstance(snapshot_id, str)
-            and isinstance(state, str)
-            and state
-        ):
-            states.setdefault(message_id, {})[snapshot_id] = state
-    return states
+
+    __slots__ = ("_log", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        #: message id -> snapshot id -> (index of the line, state), in file order
+        self._log: dict[str, dict[str, list[tuple[int, str]]]] = {}
+
+    def get(self, message_id: str) -> dict[str, str] | None:
+        """Return the states of a message by snapshot, or None if it has none."""
+        of_message = self._log.get(message_id)
+        if of_message is None:
+            return None
+        states = {}
+        for snapshot_id, entries in list(of_message.items()):
+            for index, state in reversed(entries):
+                if index < self.count:
+                    states[snapshot_id] = state
+                    break
+        return states
+
+    def grown(self, records: Iterable[dict[str, Any] | None], count: int) -> ReviewStates:
+        """Return the states after `count` lines; `records` are those behind these, in file order.
+
+        None stands for a line that does not decode. A record without the three strings, or
+        with an empty state, says nothing.
+        """
+        grown = ReviewStates()
+        grown._log, grown.count = self._log, count
+        for index, record in enumerate(records, self.count):
+            if record is None:
+                continue
+            message_id = record.get("messageId")
+            snapshot_id = record.get("snapshotId")
+            state = record.get("state")
+            if (
+                isinstance(message_id, str)
+                and isinstance(snapshot_id, str)
+                and isinstance(state, str)
+                and state
+            ):
+                entries = self._log.setdefault(message_id, {}).setdefault(snapshot_id, [])
+                if not entries or entries[-1][0] < index:
+                    entries.append((index, state))
+        return grown
+
+
+def replay(records: Iterable[dict[str, Any] | None]) -> ReviewStates:
+    """Return the last state of each (message, snapshot), from state records in file order."""
+    listed = list(records)
+    return ReviewStates().grown(listed, len(listed))
 
 
 def overlay(message: dict[str, Any], states: ReviewStates) -> None:

@@ -8,47 +8,34 @@ while one refreshes. Decision records: 0127; append-only review state.
 
 from __future__ import annotations
 
-import enum
 import operator
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from . import detect, layout, verify
+from . import lookup, verify
+from .cachedir import CacheDir
 from .decode import Undecodable
 from .dialect import dialect_named
-from .errors import NotATranscriptError, PositionError
-from .fileio import on_remote_filesystem, open_regular
-from .filemap import MappedFile, ReadFile
-from .generation import Generation
+from .errors import PositionError, TranscriptChangedError
+from .loader import Loader, Refresh
 from .paging import at_least, page
 from .review import overlay
-from .stamp import Stamp, stamp_of
+from .stamp import stamp_of
 from .window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from .fileio import Descriptor
-    from .filemap import FileBytes
+    from .generation import Generation
     from .grammar import Dialect
     from .layout import Layout
+    from .loader import Access, Trust
+    from .stamp import Stamp
     from .verify import Finding
     from .walk import Progress
 
-Access = Literal["auto", "mmap", "pread"]
-Trust = Literal["none", "append-only"]
-
-
-class Refresh(enum.IntEnum):
-    """What a refresh found; false if nothing changed."""
-
-    #: nothing changed
-    SAME = 0
-    #: the file has grown; every position still holds
-    APPENDED = 1
-    #: the file was read anew; positions may mean other messages
-    REBUILT = 2
+T = TypeVar("T")
 
 
 def open(
@@ -57,6 +44,7 @@ def open(
     dialect: str | None = None,
     access: Access = "auto",
     trust: Trust = "none",
+    cache_dir: str | os.PathLike[str] | CacheDir | None = CacheDir.USER,
     progress: Progress | None = None,
 ) -> Transcript:
     """Open a transcript for reading.
@@ -72,7 +60,10 @@ def open(
         writers replace by rename, and reads everything else.
     trust : {"none", "append-only"}
         ``append-only`` vouches that the file's writer only appends: a refresh after growth
-        then scans the tail alone.
+        then scans the tail alone, and a cache that lags behind is of use.
+    cache_dir : path-like, CacheDir or None
+        Where the layout cache is kept: in the user's cache directory when not given, see
+        :func:`mmapstore.cachedir.user_directory`; None for nowhere.
     progress : callable, optional
         Called with (bytes done, bytes in all) during a scan.
 
@@ -92,10 +83,17 @@ def open(
 
     Notes
     -----
-    O(nbytes) once. A file that another program truncates in place while it is mapped ends
+    O(nbytes) once; with a cache of the file as it is, the same for any size. A file that another program truncates in place while it is mapped ends
     the process with SIGBUS when a lost page is touched; ``access="pread"`` cannot.
     """
-    return Transcript(path, dialect=dialect, access=access, trust=trust, progress=progress)
+    return Transcript(
+        path,
+        dialect=dialect,
+        access=access,
+        trust=trust,
+        cache_dir=cache_dir,
+        progress=progress,
+    )
 
 
 class Transcript:
@@ -108,6 +106,7 @@ class Transcript:
         dialect: str | None = None,
         access: Access = "auto",
         trust: Trust = "none",
+        cache_dir: str | os.PathLike[str] | CacheDir | None = CacheDir.USER,
         progress: Progress | None = None,
     ) -> None:
         if access not in ("auto", "mmap", "pread"):
@@ -116,26 +115,37 @@ class Transcript:
         if trust not in ("none", "append-only"):
             message = f"unknown trust {trust!r}; known are none, append-only"
             raise ValueError(message)
-        self._asked = None if dialect is None else dialect_named(dialect)
+        asked = None if dialect is None else dialect_named(dialect)
         self.path = os.fsdecode(path)
         # a later change of the working directory must not lead refresh() elsewhere
         relative = self.path and not os.path.isabs(self.path)
         self._absolute = os.path.join(os.getcwd(), self.path) if relative else self.path
-        self._access = access
-        self._trust = trust
-        self._progress = progress
-        self._has_shrunk = False
+        if cache_dir is not None and not isinstance(cache_dir, CacheDir):
+            cache_dir = os.path.abspath(os.fsdecode(cache_dir))
+        self._loader = Loader(
+            self._absolute,
+            self.path,
+            asked=asked,
+            access=access,
+            trust=trust,
+            cache_dir=cache_dir,
+            progress=progress,
+        )
         self._generation: Generation | None = None
         self._lock = threading.Lock()
         self._refreshing: int | None = None
-        descriptor = open_regular(self._absolute)
-        self._generation = self._built(descriptor, 0, fresh=True)
+        self._generation = self._loader.open()
 
     # -- lifetime ---------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the file. Windows and views that were given out stay valid."""
-        self._generation = None
+        """Let go of the file, and keep its layout for the next time.
+
+        Windows and views that were given out stay valid.
+        """
+        generation, self._generation = self._generation, None
+        if generation is not None:
+            self._loader.keep(generation)
 
     def __enter__(self) -> Self:
         """Return the transcript itself."""
@@ -180,6 +190,14 @@ class Transcript:
     def access(self) -> str:
         """How bytes are reached: ``mmap`` or ``pread``."""
         return self._now.source.access
+
+    @property
+    def cache(self) -> str:
+        """What became of the layout cache when the transcript was opened.
+
+        ``hit``; ``miss``: there was none; ``stale``: there was one of no use; ``off``.
+        """
+        return self._loader.cache_state
 
     @property
     def message_count(self) -> int:
@@ -247,14 +265,34 @@ class Transcript:
         -----
         Independent of the history; the first ``around`` reads the ids of all messages.
         """
-        generation = self._now
         if (before is not None) + (after is not None) + (around is not None) > 1:
             message = "give one of before, after and around"
             raise ValueError(message)
-        centre = None if around is None else self._resolve(generation, around)
-        messages = generation.layout.messages
-        start, stop = page(messages, before, after, centre, limit, max_nbytes)
-        return Window(generation, start, stop)
+
+        def cut(generation: Generation) -> Window:
+            centre = None if around is None else _resolve(generation, around)
+            messages = generation.layout.messages
+            start, stop = page(messages, before, after, centre, limit, max_nbytes)
+            if generation.from_cache and start < stop:
+                # a layout that has gone wrong is found out before anyone relies on positions
+                generation.line(messages, start)
+                generation.line(messages, stop - 1)
+            return Window(generation, start, stop)
+
+        return self._served(cut)
+
+    def _served(self, ask: Callable[[Generation], T]) -> T:
+        """Return an answer; one that the file denies to a cached layout is worked out anew."""
+        generation = self._now
+        try:
+            return ask(generation)
+        except TranscriptChangedError:
+            if not generation.from_cache:
+                raise
+            with self._lock:
+                if self._generation is generation:
+                    self._publish(self._loader.rebuilt(generation))
+            return ask(self._now)
 
     def iter(
         self, start: int = 0, stop: int | None = None, *, reverse: bool = False
@@ -296,18 +334,15 @@ class Transcript:
         LineDecodeError
             The line is damaged.
         """
-        generation = self._now
-        return generation.message(self._checked(generation, position))
+        return self._served(lambda now: now.message(self._checked(now, position)))
 
     def line(self, position: int) -> memoryview:
         """Return the bytes of the line at a position, newline included, without copying."""
-        generation = self._now
-        return generation.line(generation.layout.messages, self._checked(generation, position))
+        return self._served(lambda now: now.line(now.layout.messages, self._checked(now, position)))
 
     def message_id(self, position: int) -> str:
         """Return the id of the message at a position; ``@<offset>`` where it has none."""
-        generation = self._now
-        return generation.message_id(self._checked(generation, position))
+        return self._served(lambda now: lookup.message_id(now, self._checked(now, position)))
 
     def position(self, message_id: str) -> int | None:
         """Return the position of the last line with that id that decodes, or None.
@@ -322,7 +357,8 @@ class Transcript:
         The first look-up of a generation reads the ids of all messages; the others cost a
         search and the lines found.
         """
-        return self._now.position(_string(message_id))
+        wanted = _string(message_id)
+        return self._served(lambda now: lookup.position(now, wanted))
 
     def message(self, message_id: str) -> dict[str, Any]:
         """Return the effective message with that id.
@@ -334,14 +370,7 @@ class Transcript:
         LineDecodeError
             Lines have that id, and none of them decodes.
         """
-        generation = self._now
-        return generation.message(self._resolve(generation, message_id))
-
-    def _resolve(self, generation: Generation, message_id: str) -> int:
-        position = generation.position(_string(message_id))
-        if position is None:
-            raise generation.not_found(message_id)
-        return position
+        return self._served(lambda now: now.message(_resolve(now, message_id)))
 
     def tool_parent(self, call_id: str) -> dict[str, Any]:
         """Return the newest message line that holds this tool call, effective, wherever it is.
@@ -357,7 +386,8 @@ class Transcript:
         -----
         Searches the message lines from the newest on.
         """
-        return self._now.tool_parent(_string(call_id))
+        wanted = _string(call_id)
+        return self._served(lambda now: lookup.tool_parent(now, wanted))
 
     def verify(self, *, progress: Progress | None = None) -> Iterator[Finding]:
         """Read every line in full and yield those that are damaged or doubtful."""
@@ -386,11 +416,14 @@ class Transcript:
         One ``stat`` where nothing changed. A change is read anew from the start, unless it
         is growth of the same file and the caller vouched for it with ``trust``.
         """
+        return self._refresh(None)
+
+    def _refresh(self, trust: Trust | None) -> Refresh:
         generation = self._now
         # the file is open, so its inode cannot have been handed out again
         known = generation.layout.stamp
         stamp = stamp_of(os.stat(self._absolute), known.inode_generation)
-        if stamp == known and not generation.doubted:
+        if stamp == known and not generation.doubted and not generation.racy:
             return Refresh.SAME
         if self._refreshing == threading.get_ident():
             return Refresh.SAME  # asked by the progress callback of this very refresh
@@ -400,81 +433,44 @@ class Transcript:
                 return Refresh.REBUILT
             self._refreshing = threading.get_ident()
             try:
-                return self._renew(current, stamp)
+                renewed, found = self._loader.renewed(current, stamp, trust)
+                self._publish(renewed)
+                return found
             finally:
                 self._refreshing = None
 
-    def _renew(self, current: Generation, stamp: Stamp) -> Refresh:
-        known = current.layout.stamp
-        fresh = not stamp.same_file(known)
-        descriptor = open_regular(self._absolute) if fresh else current.source.descriptor
-        stamp = descriptor.stamp()
-        self._has_shrunk |= stamp.same_file(known) and stamp.nbytes < known.nbytes
-        number = current.number + 1
-        if (
-            self._trust == "append-only"
-            and not current.doubted
-            and stamp.same_file(known)
-            and stamp.nbytes > known.nbytes
-            and current.claimed
-        ):
-            source = self._source(descriptor, stamp, current.dialect)
-            grown = layout.extend(current.layout, source, stamp, progress=self._progress)
-            self._publish(Generation(number, self.path, grown, source))
-            return Refresh.APPENDED
-        self._publish(self._built(descriptor, number, fresh=fresh))
-        return Refresh.REBUILT
+    def appended(self, data: bytes, before: Stamp, after: Stamp) -> bool:
+        """Take in an append that the caller has just made, without looking at the history.
+
+        Parameters
+        ----------
+        data : bytes
+            What was written at the end of the file, in one go.
+        before, after : Stamp
+            Of the open file around the write. Nobody else may have written between them.
+
+        Returns
+        -------
+        taken : bool
+            False if the generation served is not the one that was appended to, or the bytes
+            are not there: then :meth:`refresh` has the answer.
+
+        Notes
+        -----
+        O(len(data)). Every position still holds. Decision record: append-only review state,
+        the proven generation.
+        """
+        with self._lock:
+            grown = self._loader.appended(self._now, data, before, after)
+            if grown is None:
+                return False
+            self._publish(grown)
+            return True
 
     def _publish(self, generation: Generation) -> None:
         # closed in the meantime, it stays so
         if self._generation is not None:
             self._generation = generation
-
-    def _built(self, descriptor: Descriptor, number: int, *, fresh: bool) -> Generation:
-        """Return a generation of the file as it is; a `fresh` descriptor is held by no other."""
-        try:
-            stamp = descriptor.stamp()
-            while True:
-                generation = self._build(descriptor, stamp, number)
-                now = descriptor.stamp()
-                if now.nbytes >= stamp.nbytes:
-                    return generation
-                # it has become shorter under the scan: what was seen is of no state
-                stamp, self._has_shrunk = now, True
-        except BaseException:
-            # an error that someone keeps would keep the file open
-            if fresh:
-                descriptor.close()
-            raise
-
-    def _build(self, descriptor: Descriptor, stamp: Stamp, number: int) -> Generation:
-        head = descriptor.read(0, min(stamp.nbytes, detect.DETECTION_NBYTES))
-        if not stamp.nbytes and descriptor.read(0, 1) and not descriptor.stamp().nbytes:
-            raise NotATranscriptError(
-                "a file of no size that has bytes", path=self.path, hint="copy it to a file first"
-            )
-        detect.check_is_transcript(self.path, head)
-        dialect = self._asked or detect.detect(self._absolute, head)
-        # what no line claims yet may turn out to be of another dialect
-        claimed = self._asked is not None or detect.is_claimed(dialect, head)
-        source = self._source(descriptor, stamp, dialect)
-        built = layout.build(source, dialect, stamp, progress=self._progress)
-        return Generation(number, self.path, built, source, claimed=claimed)
-
-    def _source(self, descriptor: Descriptor, stamp: Stamp, dialect: Dialect) -> FileBytes:
-        if self._access == "mmap":
-            return MappedFile(descriptor, stamp.nbytes)
-        if (
-            self._access == "auto"
-            and dialect.safe_to_map
-            and not self._has_shrunk
-            and not on_remote_filesystem(stamp.device)
-        ):
-            try:
-                return MappedFile(descriptor, stamp.nbytes)
-            except OSError:
-                pass  # ENODEV, ENOMEM, EMFILE: reading gives the same answers
-        return ReadFile(descriptor, stamp.nbytes)
 
 
 def _effective(
@@ -497,3 +493,10 @@ def _string(value: str) -> str:
         message = f"an id is a string, not {type(value).__name__}"
         raise TypeError(message)
     return value
+
+
+def _resolve(generation: Generation, message_id: str) -> int:
+    position = lookup.position(generation, _string(message_id))
+    if position is None:
+        raise lookup.not_found(generation, message_id)
+    return position

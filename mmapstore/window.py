@@ -14,8 +14,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-import numpy as np
-
 from .decode import Undecodable, decode_distinct
 from .generation import Damaged
 from .identity import offset_address
@@ -98,7 +96,7 @@ class Window:
 
     def _one_by_one(self, records: list[dict[str, Any] | Undecodable]) -> _Decoded:
         generation = self._generation
-        offsets = generation.layout.messages.starts
+        offsets = generation.layout.messages.part(self.start, self.stop)[0].tolist()
         messages: list[dict[str, Any]] = []
         positions: list[int] = []
         ids: list[str] = []
@@ -106,7 +104,7 @@ class Window:
         # by its id, or by its offset: an id may be spelled like an address
         place: dict[str | int, int] = {}
         for position, record in enumerate(records, self.start):
-            offset = int(offsets[position])
+            offset = offsets[position - self.start]
             if isinstance(record, Undecodable):
                 damaged.append(Damaged(position, offset, record.reason))
                 continue
@@ -232,7 +230,7 @@ class Checkpoints(Sequence[dict[str, Any]]):
     def _record(self, checkpoint: int) -> dict[str, Any] | None:
         if checkpoint not in self._known:
             layout = self._generation.layout
-            line = int(layout.checkpoints[checkpoint])
+            line = layout.checkpoints.at(checkpoint)
             ((_, record),) = self._generation.records(layout.compactions, line, line + 1)
             self._known[checkpoint] = None if isinstance(record, Undecodable) else record
         return self._known[checkpoint]
@@ -268,10 +266,5 @@ class Checkpoints(Sequence[dict[str, Any]]):
     def positions(self) -> list[int]:
         """How many messages precede each checkpoint."""
         layout = self._generation.layout
-        lines = layout.checkpoints[self._intact] if self._intact else layout.checkpoints[:0]
-        return [
-            int(position)
-            for position in np.searchsorted(
-                layout.messages.starts, layout.compactions.starts[lines]
-            )
-        ]
+        lines = [layout.checkpoints.at(checkpoint) for checkpoint in self._intact]
+        return [layout.messages.first_from(layout.compactions.at(line)[0]) for line in lines]

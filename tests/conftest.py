@@ -86,3 +86,12 @@ def open_fds() -> Callable[[], int]:
         pytest.skip("no directory lists the open descriptors here")
 
     return count
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep the caches of this run away from those of whoever runs it."""
+    directory = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MMAPSTORE_CACHE_DIR", str(directory))
+        yield directory

@@ -106,7 +106,7 @@ def test_an_interrupt_ends_it_with_130():
         process.stdin.write(HEADER + _line(0, "x" * (1 << 20)))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
-        out, err = process.stdout.read(), process.stderr.read()
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
     assert err == b"mmapstore: interrupted\n"
 

@@ -24,12 +24,17 @@ LAYERS = [
     "fileio",
     "filemap",
     "walk",
+    "columns",
     "layout",
     "identity",
+    "cache",
+    "cachedir",
     "generation",
+    "lookup",
     "window",
     "paging",
     "verify",
+    "loader",
     "transcript",
 ]
 

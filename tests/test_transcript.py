@@ -113,7 +113,7 @@ OUTCOMES = [
     (touch, REBUILT, REBUILT, "ab"),
     (shrink, REBUILT, REBUILT, "a"),
     (edit_in_place, REBUILT, REBUILT, "aB"),
-    (edit_and_append, REBUILT, APPENDED, "aBc"),
+    (edit_and_append, REBUILT, REBUILT, "aBc"),
     (replace, REBUILT, REBUILT, ["new"]),
     (replace_by_the_same_bytes, REBUILT, REBUILT, "ab"),
     (replace_by_more, REBUILT, REBUILT, "abc"),

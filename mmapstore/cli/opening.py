@@ -26,7 +26,7 @@ from .bar import Bar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..transcript import Access
+    from ..loader import Access
 
 #: as FILE: standard input
 STDIN = "-"

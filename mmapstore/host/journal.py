@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from .. import fileio
+from ..cachedir import CacheDir
 from ..decode import UndecodableError
 from ..errors import (
     LineDecodeError,
@@ -18,8 +19,9 @@ from ..errors import (
     SessionNotFoundError,
     TranscriptChangedError,
 )
+from ..loader import Refresh
 from ..review import overlay
-from ..transcript import Refresh, Transcript
+from ..transcript import Transcript
 from .linefile import LineFile
 from .records import decode_line, header_line, now
 
@@ -71,7 +73,9 @@ class Journal:
         self.verified = False
         with self._found():
             # nothing but this host's own appends is taken on trust
-            self.transcript = Transcript(path, dialect="native", trust="none")
+            self.transcript = Transcript(
+                path, dialect="native", trust="none", cache_dir=CacheDir.BESIDE
+            )
 
     def close(self) -> None:
         """Let go of the file; windows that were given out stay."""
@@ -234,8 +238,10 @@ class Journal:
         return not self.read(0, self.layout.file_len).strip(_BLANK)
 
     def _take_in(self, data: bytes, before: Stamp, after: Stamp, *, torn: bool) -> None:
-        """Serve what has just been appended."""
-        self.refresh()
+        """Serve what has just been appended, without looking at the history."""
+        # a newline behind a torn tail makes a line of bytes that were there before
+        if torn or not self.transcript.appended(data, before, after):
+            self.refresh()
 
     def seal(self) -> bool:
         """Make a line of a torn tail that is a whole object; whether there was one.
