@@ -210,8 +210,8 @@ def open_for_append(path: str) -> int:
     return os.open(path, flags)
 
 
-def append(fd: int, data: bytes) -> None:
-    """Write `data` at the end of the file in one piece; go on after a short count."""
+def append(fd: int, data: bytes | memoryview) -> None:
+    """Write `data` at the end of a file in one piece; go on after a short count."""
     written = os.write(fd, data)
     rest = memoryview(data)[written:]
     while rest:
@@ -254,7 +254,7 @@ def replace_durably(
     try:
         try:
             for part in parts:
-                write_all(fd, part)
+                append(fd, part)
             if like is not None:
                 if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
                     with contextlib.suppress(OSError):  # only a privileged user may

@@ -247,7 +247,7 @@ class Branches:
             seen.add(checked["id"])
             if stored is not None and position is not None:
                 (shown,) = effective(self.journal, [position])
-                if same_message(checked, stored) or same_message(checked, shown.record):
+                if same_message(checked, shown.record):
                     found.append(shown)
                     continue
             turn = checked.get("turnId") or (stored or {}).get("turnId")

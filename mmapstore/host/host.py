@@ -357,8 +357,12 @@ class Host:
         """
         line = compaction_line(record)
         with self._writing(session_id) as opened:
-            opened.journal.append(line)
-            self._put_appended(opened, opened.journal.message_count)
+            journal = opened.journal
+            journal.seal()
+            if journal.newest_compaction_is(record):
+                return  # asked for again, because its answer was lost
+            journal.append(line)
+            self._put_appended(opened, journal.message_count)
 
     def set_review_state(
         self, session_id: str, message_id: str, snapshot_id: str, state: str
@@ -379,6 +383,7 @@ class Host:
         line = review_line(message_id, snapshot_id, check_text("review state", state))
         with self._writing(session_id) as opened:
             journal = opened.journal
+            journal.seal()
             message = journal.stored(journal.require(message_id)) or {}
             journal.effective(message)
             states = [
@@ -477,7 +482,7 @@ class Host:
             return Put(message_line(checked, None), checked["id"])
         shown = journal.effective(journal.stored(position) or {})
         same_turn = checked.get("turnId", stored.get("turnId")) == stored.get("turnId")
-        if same_turn and (same_message(checked, stored) or same_message(checked, shown)):
+        if same_turn and same_message(checked, shown):
             return position
         line = changed_line(checked, journal.line(position), stored)
         return Put(line, checked["id"], position)

@@ -23,7 +23,7 @@ from ..loader import Refresh
 from ..review import overlay
 from ..transcript import Transcript
 from .linefile import LineFile
-from .records import decode_line, header_line, now
+from .records import decode_line, header_line, now, same_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,6 +215,13 @@ class Journal:
     def compaction_lines(self) -> list[tuple[int, int, dict[str, Any] | None]]:
         """Return start, stop and record of each compaction line; None where it is damaged."""
         return self._aside(self.layout.compactions)
+
+    def newest_compaction_is(self, record: dict[str, Any]) -> bool:
+        """Whether the last checkpoint says what a record says."""
+        count = len(self.layout.compactions)
+        for _, newest in self.generation.records(self.layout.compactions, max(count - 1, 0), count):
+            return isinstance(newest, dict) and same_message(record, newest)
+        return False
 
     def _aside(self, extents: Any) -> list[tuple[int, int, dict[str, Any] | None]]:
         found = self.generation.records(extents, 0, len(extents))
