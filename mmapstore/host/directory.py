@@ -18,6 +18,7 @@ from ..errors import InvalidSessionIdError, MmapStoreError, SessionNotFoundError
 from .branches import Branches
 from .catalog import Catalog, MessageRow, RevisionRow, SessionRow, text
 from .journal import CACHE_SUFFIX, Journal
+from .linefile import LineFile
 from .records import check_session_id, instant
 from .revisions import Revisions
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: sessions that are kept open; each costs two descriptors and its layout
-OPEN_COUNT = 12
+OPEN_COUNT = 8
 
 _SUFFIX = ".jsonl"
 _REVISIONS_SUFFIX = ".revisions.jsonl"
@@ -63,9 +64,9 @@ class Opened:
         What the index says of it, if it says it of the file as it is.
     """
 
-    def __init__(self, path: str, revisions_path: str, session_id: str) -> None:
-        self.journal = Journal(path, session_id)
-        self.branches = Branches(self.journal, Revisions(revisions_path))
+    def __init__(self, file: LineFile, archive: LineFile, session_id: str) -> None:
+        self.journal = Journal(file, session_id)
+        self.branches = Branches(self.journal, Revisions(archive))
         self.row: SessionRow | None = None
 
     @property
@@ -89,6 +90,7 @@ class Directory:
         self.path = path
         self.catalog = catalog
         self._opened: OrderedDict[str, Opened] = OrderedDict()
+        self._line_files: dict[str, LineFile] = {}
 
     def close(self) -> None:
         """Let go of every file."""
@@ -134,7 +136,8 @@ class Directory:
         """Remove every file of a session, the transcript first; False if there is none."""
         transcript = self.transcript_path(session_id)
         self.forget(session_id)
-        cache = os.path.basename(transcript) + CACHE_SUFFIX
+        for path in (transcript, self.revisions_path(session_id)):
+            self._line_files.pop(path, None)
         found = fileio.remove(transcript)
         rest = [self.revisions_path(session_id), transcript + CACHE_SUFFIX]
         with os.scandir(self.path) as entries:
@@ -143,7 +146,6 @@ class Directory:
                 for entry in entries
                 if entry.name.startswith((f"{session_id}{_SUFFIX}.", f"{session_id}.revisions."))
                 and entry.name.endswith(fileio.TEMPORARY_SUFFIX)
-                and entry.name != cache
             ]
         for path in rest:
             found |= fileio.remove(path)
@@ -165,7 +167,9 @@ class Directory:
         path = self.transcript_path(session_id)
         opened = self._opened.get(session_id)
         if opened is None:
-            opened = Opened(path, self.revisions_path(session_id), session_id)
+            # what is known of a file and the disk outlives its being closed
+            archive = self.revisions_path(session_id)
+            opened = Opened(self._file(path), self._file(archive), session_id)
             self._opened[session_id] = opened
             while len(self._opened) > OPEN_COUNT:
                 _, oldest = self._opened.popitem(last=False)
@@ -178,6 +182,9 @@ class Directory:
             self.forget(session_id)
             raise
         return opened
+
+    def _file(self, path: str) -> LineFile:
+        return self._line_files.setdefault(path, LineFile(path))
 
     def forget(self, session_id: str) -> None:
         """Let go of a session."""
@@ -225,9 +232,17 @@ class Directory:
             return opened.row
         row = self.catalog.session(journal.session_id)
         if row is None or row.stamp != _stamp_of(journal):
-            row = self._reindexed(opened)
+            return self._reindexed(opened)
         opened.row = row
         return row
+
+    def turn(self, opened: Opened, turn_id: str) -> list[int]:
+        """Return the positions at which the messages of a turn may be."""
+        self.indexed(opened)
+        positions = None
+        if opened.row is not None:
+            positions = self.catalog.turn(opened.journal.session_id, turn_id)
+        return list(range(opened.journal.message_count)) if positions is None else positions
 
     def verified(self, opened: Opened) -> SessionRow:
         """Return a session's row, its message rows held against the layout the first time."""
@@ -241,7 +256,7 @@ class Directory:
             count,
             text(last),
         ):
-            row = opened.row = self._reindexed(opened)
+            row = self._reindexed(opened)
         journal.verified = True
         return row
 
@@ -261,7 +276,7 @@ class Directory:
             journal.message_count,
             _stamp_of(journal),
         )
-        self.catalog.put(row, rows, start=0)
+        opened.row = row if self.catalog.put(row, rows, start=0) else None
         self.put_revisions(opened)
         return row
 

@@ -338,10 +338,7 @@ class Host:
         """Return the effective messages of a turn, in file order."""
         with self._reading(session_id) as opened:
             journal = opened.journal
-            self._directory.indexed(opened)
-            positions = self._directory.catalog.turn(session_id, turn_id)
-            if positions is None:
-                positions = list(range(journal.message_count))
+            positions = self._directory.turn(opened, turn_id)
             # the lines say what turn they are of; the index only where they may be
             found = [position for position in positions if position < journal.message_count]
             messages = [message.record for message in effective(journal, found)]

@@ -46,8 +46,8 @@ class Journal:
 
     Parameters
     ----------
-    path : str
-        Where it lies.
+    file : LineFile
+        Its file, with what is known of it and the disk.
     session_id : str
         Whose it is.
 
@@ -64,10 +64,10 @@ class Journal:
         Something else is there.
     """
 
-    def __init__(self, path: str, session_id: str) -> None:
-        self.path = path
+    def __init__(self, file: LineFile, session_id: str) -> None:
+        self.path = path = file.path
         self.session_id = session_id
-        self.file = LineFile(path)
+        self.file = file
         self.rewrites = 0
         #: whether the header, the index and the last line have been looked at
         self.verified = False
@@ -76,9 +76,12 @@ class Journal:
             self.transcript = Transcript(
                 path, dialect="native", trust="none", cache_dir=CacheDir.BESIDE
             )
+        if file.stamp != self.stamp:
+            file.unsettle()
 
     def close(self) -> None:
         """Let go of the file; windows that were given out stay."""
+        self.file.stamp = self.stamp
         self.transcript.close()
 
     @contextlib.contextmanager
@@ -94,15 +97,21 @@ class Journal:
 
     def refresh(self) -> None:
         """Serve the file as it is."""
+        if self._refreshed():
+            self.file.unsettle()
+
+    def _refreshed(self) -> bool:
         with self._found():
             if self.transcript.refresh() is Refresh.REBUILT:
                 self.rewrites += 1
+                return True
+        return False
 
     def settle(self) -> None:
         """Make ready for a mutation: serve the file as it is, all of it on the disk."""
         with self._found():
             self.file.settle()
-        self.refresh()
+        self._refreshed()
 
     @property
     def generation(self) -> Generation:
@@ -248,7 +257,7 @@ class Journal:
         """Serve what has just been appended, without looking at the history."""
         # a newline behind a torn tail makes a line of bytes that were there before
         if torn or not self.transcript.appended(data, before, after):
-            self.refresh()
+            self._refreshed()
 
     def seal(self) -> bool:
         """Make a line of a torn tail that is a whole object; whether there was one.
@@ -269,7 +278,7 @@ class Journal:
         # the lines are elsewhere now: neither layout is good for anything
         with contextlib.suppress(OSError):
             fileio.remove(self.path + CACHE_SUFFIX)
-        self.refresh()
+        self._refreshed()
 
     def _bytes(self, pieces: list[Piece]) -> Iterator[bytes | memoryview]:
         source = self.generation.source

@@ -48,6 +48,13 @@ class LineFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.trust = Trust.UNSYNCED
+        #: of the file when this host last let go of it
+        self.stamp: Stamp | None = None
+
+    def unsettle(self) -> None:
+        """Take note that another program may have written to the file."""
+        if self.trust is Trust.SETTLED:
+            self.trust = Trust.UNSYNCED
 
     def settle(self) -> None:
         """See to it that what is in the file is on the disk, before something relies on it.

@@ -80,13 +80,13 @@ class Revisions:
 
     Parameters
     ----------
-    path : str
+    file : LineFile
         Where it lies, or will.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.file = LineFile(path)
+    def __init__(self, file: LineFile) -> None:
+        self.path = file.path
+        self.file = file
         self._stamp: Stamp | None = None
         self._entries: dict[Key, list[Entry]] = {}
         self._torn = b""
