@@ -264,6 +264,8 @@ class Journal:
 
         Only such a tail says something when it becomes a line.
         """
+        if not self.transcript.torn_nbytes:
+            return False
         try:
             decode_line(self.transcript.torn_tail, self.layout.file_len)
         except UndecodableError:
