@@ -330,20 +330,23 @@ def test_the_lock_of_a_dead_process_and_what_the_file_says(tmp_path: Path) -> No
 
 def test_a_forked_child_holds_no_lock(tmp_path: Path) -> None:
     host = mmapstore.Host(tmp_path)
-    read, write = os.pipe()
+    said, ready = os.pipe()
+    wait, go = os.pipe()
     child = os.fork()
     if not child:  # pragma: no cover - another process
-        os.close(write)
+        os.close(go)
         try:
             host.list_sessions()
         except ValueError:
-            os.read(read, 1)
+            os.write(ready, b"x")
+            os.read(wait, 1)
             os._exit(7)
         os._exit(1)
-    os.close(read)
+    assert os.read(said, 1) == b"x"
     host.close()
     mmapstore.Host(tmp_path).close()
-    os.close(write)
+    for fd in (said, ready, wait, go):
+        os.close(fd)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 

@@ -51,6 +51,9 @@ HOST_LAYERS = [
     "forks",
     "catalog",
     "directory",
+    "desk",
+    "appends",
+    "edits",
     "host",
 ]
 

@@ -6,13 +6,15 @@ and :mod:`~mmapstore.host.splice` (values and their bytes), :mod:`~mmapstore.hos
 :mod:`~mmapstore.host.journal` (a transcript), :mod:`~mmapstore.host.rewrite` (what it
 becomes), :mod:`~mmapstore.host.revisions` and :mod:`~mmapstore.host.branches` (its
 archive), :mod:`~mmapstore.host.forks`, :mod:`~mmapstore.host.catalog` and
-:mod:`~mmapstore.host.directory` (which sessions there are) to :class:`Host`.
+:mod:`~mmapstore.host.directory` (which sessions there are), :mod:`~mmapstore.host.desk`,
+:mod:`~mmapstore.host.appends` and :mod:`~mmapstore.host.edits` to :class:`Host`.
 """
 
 from __future__ import annotations
 
 from .directory import Session
-from .host import Cut, Host
+from .edits import Cut
+from .host import Host
 from .revisions import Revision
 
 __all__ = ["Cut", "Host", "Revision", "Session"]
