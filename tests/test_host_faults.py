@@ -183,6 +183,57 @@ def test_what_was_found_is_synced_before_it_is_acknowledged(
     host.close()
 
 
+def test_what_was_found_in_the_archive_is_synced_before_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, session = made(tmp_path)
+    with failing(monkeypatch, 0, "die", only="sync_data"), pytest.raises(Died):
+        host.save_active_revision(session)
+    abandon(host)
+    host = mmapstore.Host(tmp_path)
+    archive = revisions_file(host, session)
+    synced: list[int] = []
+    real = fileio.sync_data
+    monkeypatch.setattr(
+        fileio, "sync_data", lambda fd: (synced.append(os.fstat(fd).st_ino), real(fd))
+    )
+    size = archive.stat().st_size
+    assert host.save_active_revision(session) is not None
+    assert archive.stat().st_size == size
+    assert archive.stat().st_ino in synced
+    host.close()
+
+
+@pytest.mark.parametrize("how", ["replaced", "grown", "same size"])
+def test_an_append_goes_to_the_file_that_was_decided_on(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is looked at again when it is opened to write."""
+    host, session = made(tmp_path)
+    path = transcript(host, session)
+    data = path.read_bytes()
+    real = fileio.open_for_append
+
+    def opened(name: str) -> int:
+        if how == "replaced":
+            path.with_suffix(".other").write_bytes(data)
+            os.replace(path.with_suffix(".other"), path)
+        elif how == "grown":
+            with path.open("ab") as file:
+                file.write(b"{}\n")
+        else:
+            path.write_bytes(data.replace(b"says a2", b"says A2"))
+        return real(name)
+
+    monkeypatch.setattr(fileio, "open_for_append", opened)
+    with pytest.raises(mmapstore.TranscriptChangedError):
+        host.append_message(session, message("n1"))
+    monkeypatch.undo()
+    assert b'"n1"' not in path.read_bytes()
+    assert host.append_message(session, message("n1")) == 3
+    host.close()
+
+
 def test_one_write_and_one_sync_for_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

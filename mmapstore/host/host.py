@@ -17,7 +17,7 @@ from .appends import Appends
 from .edits import Edits
 from .forks import forked, new_id
 from .linefile import LineFile
-from .records import check_text, header_line, now
+from .records import check_text, header_line, instant, now
 from .rewrite import Put, plan
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Host(Appends, Edits):
         """Return the sessions that lie in the directory, newest change first."""
         with self._lock:
             found = self._here().listed()
-        return sorted(found, key=lambda session: session.updated_at, reverse=True)
+        return sorted(found, key=_updated, reverse=True)
 
     def delete_session(self, session_id: str) -> None:
         """Remove a session: transcript, archive, cache, temporary files and index rows.
@@ -274,6 +274,11 @@ class Host(Appends, Edits):
         with self._writing(session_id) as opened:
             opened.branches.delete(root_id, index)
             self._directory.put_revisions(opened)
+
+
+def _updated(session: Session) -> tuple[float, str]:
+    at = instant(session.updated_at)
+    return (at.timestamp() if at else 0.0, session.id)
 
 
 def _title(title: object) -> str | None:

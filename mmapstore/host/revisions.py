@@ -19,10 +19,13 @@ from .jsonvalue import encode
 from .linefile import LineFile
 from .records import now
 from .rewrite import Effective
-from .splice import elements, members, replaced, with_last_member
+from .splice import elements, members, with_last_member
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+
+_STEP_NBYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +130,14 @@ class Revisions:
         self._read(descriptor, 0, stamp)
 
     def _read(self, descriptor: fileio.Descriptor, at: int, stamp: Stamp) -> None:
-        data = descriptor.read(at, stamp.nbytes)
-        *lines, torn = data.split(b"\n")
-        for line in lines:
-            self._note(line, at, at + len(line) + 1)
-            at += len(line) + 1
+        torn = b""
+        read = at
+        while read < stamp.nbytes and (part := descriptor.read(read, read + _STEP_NBYTES)):
+            read += len(part)
+            *lines, torn = (torn + part).split(b"\n")
+            for line in lines:
+                self._note(line, at, at + len(line) + 1)
+                at += len(line) + 1
         self._torn = torn
         self._stamp = stamp
 
@@ -214,9 +220,7 @@ class Revisions:
         gone = self._entries.get((root_id, index), [])
         descriptor = fileio.open_regular(self.path)
         stamp = descriptor.stamp()
-        data = descriptor.read(0, stamp.nbytes)
-        kept = replaced(data, [(entry.start, entry.stop, b"") for entry in gone])
-        self.file.replace([kept], stamp)
+        self.file.replace(_without(descriptor, gone, stamp.nbytes), stamp)
 
     def _settle(self) -> None:
         if os.path.lexists(self.path):
@@ -236,3 +240,12 @@ class Revisions:
                 self._note(self._torn, before.nbytes - len(self._torn), start)
             self._note(line[:-1], start, after.nbytes)
             self._torn, self._stamp = b"", after
+
+
+def _without(descriptor: fileio.Descriptor, gone: list[Entry], nbytes: int) -> Iterator[bytes]:
+    """Yield the bytes of a file but for those of some lines."""
+    starts = [0, *(entry.stop for entry in gone)]
+    stops = [*(entry.start for entry in gone), nbytes]
+    for start, stop in zip(starts, stops, strict=True):
+        for at in range(start, stop, _STEP_NBYTES):
+            yield descriptor.read(at, min(at + _STEP_NBYTES, stop))

@@ -81,7 +81,7 @@ def effective(journal: Journal, positions: Iterable[int]) -> list[Effective]:
 
     A repeated id has its first place and its last content, as in a window.
     """
-    states = states_of(journal)
+    states = journal.generation.review_states
     found: list[Effective] = []
     place: dict[str, int] = {}
     for position in positions:
