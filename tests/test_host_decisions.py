@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -296,6 +297,36 @@ def test_a_review_state_writes_as_many_bytes_and_calls_whatever_the_history(
         grown.append(transcript(host, session).stat().st_size - size)
         host.append_messages(session, [message(f"{state}{i}") for i in range(3000)])
     assert grown[0] == grown[1]
+
+
+def test_no_operation_that_appends_costs_more_with_more_history(
+    host: mmapstore.Host, session: str
+) -> None:
+    """In calls of functions, which no clock and no load changes."""
+    host.append_messages(session, [user("u1", meta=root_meta("u1", 1, 1)), tool("x1", "s1")])
+    host.append_messages(session, [message(f"w{i}") for i in range(20)])
+    host.save_active_revision(session)
+    host.set_review_state(session, "x1", "s1", "zero")
+
+    def work(name: str) -> int:
+        profile = cProfile.Profile()
+        profile.enable()
+        for number in range(5):
+            host.append_message(session, message(f"{name}{number}"), turn_id=name)
+            host.append_compaction(session, compaction(f"{name}{number}", f"{name}{number}"))
+            host.set_review_state(session, "x1", "s1", f"{name}{number}")
+            host.save_active_revision(session)
+            assert host.append_message(session, message("w3")) == 5
+            host.turn_messages(session, name)
+        profile.disable()
+        return sum(entry.callcount for entry in profile.getstats())
+
+    work("warm")
+    before = work("a")
+    for part in range(4):
+        host.append_messages(session, [message(f"h{part}-{i}") for i in range(1000)])
+    work("warm again")
+    assert work("b") <= 1.1 * before
 
 
 def test_a_review_state_touches_the_sessions_time_alone(host: mmapstore.Host, session: str) -> None:

@@ -112,8 +112,8 @@ class Branches:
     def _spelling_a_stamp(self, position: int) -> Iterator[int]:
         """Yield the positions from one on whose lines spell the key of a stamp."""
         journal = self.journal
-        starts = journal.layout.messages.starts[position:].tolist()
-        ends = journal.layout.messages.ends[position:].tolist()
+        extents = journal.layout.messages.part(position, journal.message_count)
+        starts, ends = (column.tolist() for column in extents)
         last = -1
         index = 0
         while index < len(starts):

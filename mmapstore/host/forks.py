@@ -60,7 +60,7 @@ def forked(
         order.append(Put(line, ids.get(str(message.record.get("id")), ""), first))
     stop = journal.layout.file_len
     if through is not None:
-        stop = int(journal.layout.messages.ends[through])
+        stop = journal.layout.messages.at(through)[1]
     boundary = messages[-1].record.get("id") if messages else None
     yield _header(journal, session_id, title, boundary)
     for piece in plan(journal, order, cut=stop):

@@ -158,7 +158,7 @@ class Journal:
 
     def start(self, position: int) -> int:
         """Return the byte offset of a message line."""
-        return int(self.layout.message_offsets[position])
+        return self.layout.messages.at(position)[0]
 
     def stored(self, position: int) -> dict[str, Any] | None:
         """Return a message as its line says, without review states; None if it is damaged."""
