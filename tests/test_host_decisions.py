@@ -491,3 +491,27 @@ def test_a_cut_that_is_asked_for_twice_is_archived_once(
     assert ids(host, session) == ["u1", "a1"]
     assert host.truncate_from(session, "u1").revision is not None
     assert [r.index for r in host.list_revisions(session, "u1")] == [1]
+
+
+@pytest.mark.parametrize("how", ["update", "save"])
+def test_a_live_branch_is_stored_before_its_root_is_said_to_show_another(
+    host: mmapstore.Host, session: str, how: str
+) -> None:
+    root = user("u1", meta=root_meta("u1", 1, 1))
+    host.append_messages(session, [root, message("a1")])
+    host.save_active_revision(session)
+    if how == "update":
+        host.update_message(session, {**root, "meta": root_meta("u1", 2, 2)})
+    else:
+        assert host.save_revision(session, "u1", [message("b1")], make_active=True).index == 2
+    host.append_message(session, message("later"))
+    (stored,) = [
+        line
+        for line in lines(revisions_file(host, session))
+        if line["type"] == "revision" and line["revisionIndex"] == 1
+    ]
+    assert [record["id"] for record in stored["messages"]] == ["u1", "a1"]
+    host.activate_revision(session, "u1", 1)
+    assert ids(host, session) == ["u1", "a1"]
+    host.activate_revision(session, "u1", 2)
+    assert ids(host, session) == ["u1", "a1", "later"]

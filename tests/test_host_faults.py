@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 import mmapstore
@@ -183,6 +184,28 @@ def test_what_was_found_is_synced_before_it_is_acknowledged(
     host.close()
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_another_program_wrote_is_synced_before_it_is_acknowledged(
+    closed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the session had been settled, and let go of, before."""
+    host, session = made(tmp_path)
+    host.append_message(session, message("n0"))
+    if closed:
+        host._directory.forget(session)
+    with transcript(host, session).open("ab") as file:
+        file.write(orjson.dumps({"type": "message", **message("n1")}) + b"\n")
+    with failing(monkeypatch, -1, "error") as calls:
+        assert host.append_message(session, message("n1")) == 4
+    assert "sync_data" in calls
+    assert "append" not in calls
+    with failing(monkeypatch, -1, "error") as calls:
+        host._directory.forget(session)
+        assert host.append_message(session, message("n1")) == 4
+    assert calls == []
+    host.close()
+
+
 def test_what_was_found_in_the_archive_is_synced_before_it_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +267,34 @@ def test_one_write_and_one_sync_for_a_batch(
     with failing(monkeypatch, -1, "error") as calls:
         host.set_review_state(session, "x2", "s2", "active")
     assert calls == ["append", "sync_data"]
+    host.close()
+
+
+def test_a_line_and_its_newline_go_out_in_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A5.1: behind a fragment too."""
+    host, session = made(tmp_path)
+    path = transcript(host, session)
+    with path.open("ab") as file:
+        file.write(b'{"type":"mess')
+    size = path.stat().st_size
+    written: list[bytes] = []
+    real = os.write
+
+    def write(fd: int, data: bytes) -> int:
+        if os.fstat(fd).st_ino == path.stat().st_ino:
+            written.append(bytes(data))
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    host.append_messages(session, [message("n1"), message("n2")])
+    host.set_review_state(session, "x2", "s2", "active")
+    monkeypatch.undo()
+    assert len(written) == 2
+    assert written[0][:1] == b"\n"
+    assert written[0].count(b"\n") == 3
+    assert b"".join(written) == path.read_bytes()[size:]
     host.close()
 
 
