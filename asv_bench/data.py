@@ -42,6 +42,7 @@ FULL = {
     "type-last": replace(RECORDS_LARGE, key_order="last"),
     "short-lines": SHORT_LINES,
     "million": MILLION,
+    "huge": replace(RECORDS_LARGE, messages=187_500, nbytes=2_000_000_000),
     "reviews": replace(
         RECORDS_SMALL,
         nbytes=RECORDS_SMALL.nbytes + _REVIEWS * _REVIEW_NBYTES,

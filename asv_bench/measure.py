@@ -15,18 +15,20 @@ import sys
 import time
 from collections import deque
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
 import mmapstore
+from mmapstore.stamp import stamp_of_open
 
 from .compiled import MESSAGE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import ExitStack
 
     from .compiled import CompiledScan
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 WINDOW_COUNT = 100
 COMPILED_REPETITIONS = 2
+_APPENDS = 20
 _BARE_NBYTES = 1 << 18
 
 
@@ -112,7 +115,7 @@ def bare_pass(path: Path) -> Callable[[], object]:
 
 
 def cold_layout(path: Path, repetitions: int = 1) -> Contender:
-    """Return opening a transcript as a contender: one full scan, since no cache is kept.
+    """Return opening a transcript as a contender: one full scan, since no cache is used.
 
     The transcript is closed when the time has been taken: in use it stays open, and its
     mapping with it. Of several repetitions the best counts.
@@ -120,7 +123,7 @@ def cold_layout(path: Path, repetitions: int = 1) -> Contender:
 
     def once() -> int:
         start = time.perf_counter_ns()
-        transcript = mmapstore.open(path)
+        transcript = mmapstore.open(path, cache_dir=None)
         taken = time.perf_counter_ns() - start
         transcript.close()
         return taken
@@ -186,6 +189,83 @@ def sequential_read(path: Path) -> Callable[[], object]:
     return run
 
 
+def reopened(path: Path, cache_dir: Path) -> Callable[[], object]:
+    """Return opening a transcript whose layout is cached, and touching the newest window."""
+
+    def run() -> int:
+        transcript = mmapstore.open(path, cache_dir=cache_dir)
+        return transcript.window(limit=WINDOW_COUNT).lines[0][0]
+
+    return run
+
+
+def fresh_reopened(path: Path, cache_dir: Path) -> Contender:
+    """Return the same as the first thing that a fresh interpreter does."""
+    code = (
+        "import time, mmapstore; start = time.perf_counter_ns(); "
+        f"t = mmapstore.open({str(path)!r}, cache_dir={str(cache_dir)!r}); "
+        f"t.window(limit={WINDOW_COUNT}).lines[0][0]; "
+        "print(time.perf_counter_ns() - start); assert t.cache == 'hit'"
+    )
+    return lambda: float(_fresh(code))
+
+
+def appended(transcript: mmapstore.Transcript, stack: ExitStack) -> Contender:
+    """Return taking in an append of one line of 1 KB, the append itself not counted."""
+    fd = os.open(transcript.path, os.O_WRONLY | os.O_APPEND)
+    stack.callback(os.close, fd)
+    text = "x" * 900
+    numbers = count()
+
+    def batch() -> float:
+        taken = 0
+        for _ in range(_APPENDS):
+            record = {"type": "message", "id": f"new-{next(numbers)}", "role": "user"}
+            data = orjson.dumps({**record, "blocks": [{"type": "text", "text": text}]}) + b"\n"
+            before = stamp_of_open(fd)
+            os.write(fd, data)
+            after = stamp_of_open(fd)
+            start = time.perf_counter_ns()
+            assert transcript.appended(data, before, after)
+            assert not transcript.refresh()
+            taken += time.perf_counter_ns() - start
+        return taken / _APPENDS
+
+    return batch
+
+
+def private_nbytes(code: str, *, release: bool = False) -> int:
+    """Return by how much some code grows an interpreter's private memory, bytes.
+
+    The interpreter has imported the library before. With `release` what the code only needed
+    for a while is given back to the system first.
+    """
+    program = (
+        "import ctypes, gc, mmapstore, orjson\n"
+        "def private():\n"
+        "    with open('/proc/self/status') as status:\n"
+        "        return next(int(row.split()[1]) for row in status if row[:7] == 'RssAnon')\n"
+        "before = private()\n"
+        f"{code}\n"
+        "gc.collect()\n"
+        f"{'ctypes.CDLL(None).malloc_trim(0)' if release else ''}\n"
+        "print((private() - before) * 1024)"
+    )
+    return int(_fresh(program))
+
+
+def command(arguments: list[str], *, home: Path, cache: Path) -> Callable[[], object]:
+    """Return a command line of the library, run with a home and a cache of its own."""
+    environment = _environment()
+    environment |= {"HOME": str(home), "MMAPSTORE_CACHE_DIR": str(cache)}
+    return lambda: subprocess.run(
+        [sys.executable, "-m", "mmapstore", *arguments],
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
+
+
 def fresh_import(module: str, after: str) -> Contender:
     """Return the import of a module by a fresh interpreter that has imported others before.
 
@@ -196,14 +276,23 @@ def fresh_import(module: str, after: str) -> Contender:
         f"import time, {after}; start = time.perf_counter_ns(); "
         f"import {module}; print(time.perf_counter_ns() - start)"
     )
+    return lambda: float(_fresh(code))
+
+
+def _fresh(code: str) -> str:
+    """Return what a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
     # A library without compiled files beside it would be compiled anew in every interpreter.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = str(Path(mmapstore.__file__).resolve().parents[1])
-
-    def batch() -> float:
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, check=True
-        )
-        return float(done.stdout)
-
-    return batch
+    return environment

@@ -28,10 +28,10 @@ _STEP_NBYTES = 1 << 20
 
 
 def _mmapstore(path: Path, wanted: str, directory: Path) -> dict[str, Task]:
-    kept = mmapstore.open(path)
+    kept = mmapstore.open(path, cache_dir=None)
 
     def newest() -> list[dict[str, Any]]:
-        with mmapstore.open(path) as transcript:
+        with mmapstore.open(path, cache_dir=None) as transcript:
             return transcript.window(limit=WINDOW_COUNT).messages
 
     def newest_again() -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def _mmapstore(path: Path, wanted: str, directory: Path) -> dict[str, Task]:
         return kept.window(limit=WINDOW_COUNT).messages
 
     def by_id() -> dict[str, Any]:
-        with mmapstore.open(path) as transcript:
+        with mmapstore.open(path, cache_dir=None) as transcript:
             return transcript.message(wanted)
 
     def by_id_again() -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _mmapstore(path: Path, wanted: str, directory: Path) -> dict[str, Task]:
         return kept.message(wanted)
 
     def kinds() -> dict[str, int]:
-        with mmapstore.open(path) as transcript:
+        with mmapstore.open(path, cache_dir=None) as transcript:
             layout = transcript.layout
             return {
                 "message": len(layout.message_offsets),

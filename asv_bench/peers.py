@@ -82,7 +82,7 @@ class Comparison:
 
 def wanted_id(path: Path) -> str:
     """Return the id that is asked for: the message in the middle of the file."""
-    with mmapstore.open(path) as transcript:
+    with mmapstore.open(path, cache_dir=None) as transcript:
         return transcript.message_id(transcript.message_count // 2)
 
 

@@ -36,8 +36,10 @@ class Effort:
         Rounds of full scans, of windows, of interpreters, and of full sequential reads.
     number : int
         Windows in a batch; a tenth of it where they are decoded.
-    million : bool
-        Whether the file of a million messages is measured, too.
+    large : bool
+        Whether the file of a million messages and the one of 2 GB are measured, too.
+    sessions : int
+        Sessions that are listed.
     """
 
     cold: int
@@ -45,12 +47,13 @@ class Effort:
     fresh: int
     read: int
     number: int = 200
-    million: bool = True
+    large: bool = True
+    sessions: int = 10_000
 
 
 THOROUGH = Effort(cold=25, warm=100, fresh=25, read=12)
-QUICK = Effort(cold=7, warm=25, fresh=9, read=4, million=False)
-ONCE = Effort(cold=1, warm=1, fresh=1, read=1, number=10)
+QUICK = Effort(cold=7, warm=25, fresh=9, read=4, large=False)
+ONCE = Effort(cold=1, warm=1, fresh=1, read=1, number=10, sessions=20)
 
 
 def cold_type_first(files: Files, effort: Effort) -> Iterator[Row]:
@@ -93,12 +96,14 @@ def cold_claude(files: Files, effort: Effort) -> Iterator[Row]:
 def warm_windows(files: Files, effort: Effort) -> Iterator[Row]:
     """Measure the warm window over histories of different sizes, all in the same rounds."""
     names = ["records-small", "records-large", "reviews"]
-    names += ["million"] * effort.million
+    names += ["million"] * effort.large
     with ExitStack() as stack:
         contenders = {
             name: timed(
                 measure.warm_window(
-                    stack.enter_context(mmapstore.open(files.path(name), access="mmap"))
+                    stack.enter_context(
+                        mmapstore.open(files.path(name), access="mmap", cache_dir=None)
+                    )
                 ),
                 effort.number,
                 warm=True,
@@ -140,7 +145,9 @@ def records(files: Files, effort: Effort) -> Iterator[Row]:
     with ExitStack() as stack:
         contenders = {
             name: timed(
-                measure.newest_messages(stack.enter_context(mmapstore.open(files.path(name)))),
+                measure.newest_messages(
+                    stack.enter_context(mmapstore.open(files.path(name), cache_dir=None))
+                ),
                 effort.number // 10,
                 warm=True,
             )
@@ -189,7 +196,7 @@ def check_equal_work(program: compiled.CompiledScan, path: Path, dialect: str) -
         They differ, so their times must not be compared.
     """
     answer = program.run(path, compiled.MESSAGE_TYPES[dialect])
-    with mmapstore.open(path) as transcript:
+    with mmapstore.open(path, cache_dir=None) as transcript:
         layout = transcript.layout
         # A Claude summary is a user's line by its type; the library looks further.
         summaries = answer["messages"] - len(layout.message_offsets)
@@ -212,7 +219,7 @@ def _by_bare_pass(key: str, path: Path, effort: Effort) -> Iterator[Row]:
 
 def _by_loads(key: str, path: Path, effort: Effort) -> Iterator[Row]:
     number = effort.number // 10
-    with mmapstore.open(path) as transcript:
+    with mmapstore.open(path, cache_dir=None) as transcript:
         lines = [bytes(line) for line in transcript.window(limit=measure.WINDOW_COUNT).lines]
         samples = interleave(
             {

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import data
+from . import data, reopening
 from .promises import PROMISES, QUICK, THOROUGH
 from .verdict import OVER, SKIPPED, UNDECIDED, UNDER, read_budget, verdict
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def measure_all(files: data.Files, effort: Effort, *, talk: bool = False) -> list[Row]:
     """Return the rows of all promises; with `talk` their names go to stderr as they are begun."""
     rows: list[Row] = []
-    for promise in PROMISES:
+    for promise in PROMISES + reopening.PROMISES:
         if talk:
             print(f"\r\x1b[K{promise.__name__} ...", end="", file=sys.stderr, flush=True)
         rows.extend(promise(files, effort))
@@ -104,7 +104,7 @@ def summary(verdicts: Sequence[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and return 1 if a promise is broken."""
     parser = argparse.ArgumentParser(prog="python -m asv_bench.report", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, and no file of 300 MB")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and no large files")
     parser.add_argument("--data", type=Path, help="where the measured files are kept")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of the table")
     chosen = parser.parse_args(arguments)

@@ -22,6 +22,7 @@ Format 3. All integers are little-endian; every section starts at a multiple of 
                            2 the dialect was asked for, not detected
                            4 a line shows the dialect, so growth cannot change it
                            8 the identities are here
+                          16 part of it is proven by no more than a caller's word
        104       4  CRC-32 of what the dialect's rules are
        108       4  nbytes of the transcript's path
        112      16  name of the dialect, padded with NUL
@@ -55,22 +56,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .columns import BLOCK_NBYTES, Column
-from .errors import MmapStoreError, TranscriptChangedError
+from .errors import MmapStoreError
 from .fileio import on_remote_filesystem, open_regular, replace_file
 from .filemap import MappedFile, ReadFile
 from .identity import Identities
 from .layout import Extents, Layout
+from .proof import Group, Proof, checksum
 from .stamp import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from .grammar import Dialect
-
-    #: what the sections of one group hold, worked out from the transcript itself
-    Recompute = Callable[[], Sequence[NDArray[Any]]]
+    from .proof import Recompute
 
 MAGIC = b"\x89MMSL\r\n\x1a"
 FORMAT = 3
@@ -80,14 +80,10 @@ _FIELDS = struct.Struct("<QQ QQQqqQ QQ IIII 16s 20Q")
 _STAMP_BYTES = slice(32, 80)
 _ALIGNMENT = 64
 
-_OPEN_BOUNDARY, _ASKED, _CLAIMED, _IDENTIFIED = 1, 2, 4, 8
+_OPEN_BOUNDARY, _ASKED, _CLAIMED, _IDENTIFIED, _ON_TRUST = 1, 2, 4, 8, 16
 _TYPES = tuple(map(np.dtype, ["<u8"] * 6 + ["<i8"] + ["<u4"] * 3))
+_EMPTY = tuple(Column(np.zeros(0, kind)) for kind in _TYPES)
 _LAYOUT_SECTIONS = 7
-
-
-def _nbytes(number: int, count: int) -> int:
-    """Return the bytes that `count` values of a section take."""
-    return count * _TYPES[number].itemsize
 
 
 def _block_counts(counts: Sequence[int]) -> list[int]:
@@ -107,15 +103,18 @@ class Header(NamedTuple):
         The transcript's path when the cache was written.
     stamp : Stamp
         The transcript's stamp, taken before it was read.
-    file_len, line_count, witness
+    file_len, line_count
         As in the layout.
+    witness : int
+        Checksum of the last bytes in front of `file_len`.
     dialect_name : str
         The dialect's name.
     dialect_rules : int
         Checksum of the dialect's rules.
-    open_boundary, asked, claimed, identified : bool
+    open_boundary, asked, claimed, identified, on_trust : bool
         Whether the last compaction line may be completed by the next; whether the dialect
-        was asked for; whether a line shows it; whether the identities are in the file.
+        was asked for; whether a line shows it; whether the identities are in the file;
+        whether growth was taken for an append on the word of a caller.
     offsets, counts : tuple of int
         Where each section starts, bytes, and how many values it has.
     nbytes : int
@@ -133,6 +132,7 @@ class Header(NamedTuple):
     asked: bool
     claimed: bool
     identified: bool
+    on_trust: bool
     offsets: tuple[int, ...]
     counts: tuple[int, ...]
     nbytes: int
@@ -157,17 +157,17 @@ class Cache:
     def __init__(self, header: Header, memory: memoryview) -> None:
         self.header = header
         self._memory = memory
-        self._layout_group: _Group | None = None
+        self._layout_group: Group | None = None
 
-    def layout(self, dialect: Dialect, stamp: Stamp, recompute: Recompute) -> Layout:
+    def layout(self, dialect: Dialect, last: bytes, recompute: Recompute) -> Layout:
         """Return the layout, its columns in place.
 
         Parameters
         ----------
         dialect : Dialect
             The one that the header names.
-        stamp : Stamp
-            The stamp that the layout is to go by.
+        last : bytes
+            The last bytes in front of ``file_len``, which the header's checksum is of.
         recompute : callable
             Returns the layout's columns as a scan gives them; called when a block is bad.
         """
@@ -175,7 +175,7 @@ class Cache:
         header = self.header
         return Layout(
             header.file_len,
-            stamp,
+            header.stamp,
             header.line_count,
             Extents(column[0], column[1]),
             Extents(column[2], column[3]),
@@ -183,7 +183,7 @@ class Cache:
             column[6],
             dialect,
             header.open_boundary,
-            header.witness,
+            last,
         )
 
     def identities(self, recompute: Recompute) -> Identities | None:
@@ -204,103 +204,26 @@ class Cache:
         if self._layout_group is not None:
             self._layout_group.renew()
 
-    def _columns(self, numbers: range, recompute: Recompute) -> tuple[_Group, list[Column]]:
+    def _columns(self, numbers: range, recompute: Recompute) -> tuple[Group, list[Column]]:
         counts, offsets = self.header.counts, self.header.offsets
-        group = _Group(self.header.path, recompute)
+        group = Group(self.header.path, counts[numbers.start : numbers.stop], recompute)
         salt = zlib.crc32(self._memory[_STAMP_BYTES])
         block_counts = _block_counts(counts)
         first = sum(block_counts[: numbers.start])
         table = self.header.nbytes - 4 * sum(block_counts)
+        columns = []
         for number in numbers:
+            count, kind = counts[number], _TYPES[number]
+            if not count:
+                columns.append(_EMPTY[number])
+                continue
             offset, block_count = offsets[number], block_counts[number]
-            blocks = self._memory[offset : offset + _nbytes(number, counts[number])]
-            checks = self._memory[table + 4 * first :][: 4 * block_count]
-            group.add(_Proof(group, blocks, _TYPES[number], checks, salt, first))
+            blocks = self._memory[offset : offset + count * kind.itemsize]
+            checks = self._memory[table + 4 * first : table + 4 * (first + block_count)]
+            proof = Proof(group, number - numbers.start, blocks, kind, checks, salt, first)
+            columns.append(Column(proof.values, proof))
             first += block_count
-        return group, [
-            Column(proof.values, proof if len(proof.values) else None) for proof in group.proofs
-        ]
-
-
-class _Group:
-    """The sections that are worked out together when one of them turns out to be bad."""
-
-    def __init__(self, path: str, recompute: Recompute) -> None:
-        self.proofs: list[_Proof] = []
-        self._path = path
-        self._recompute = recompute
-
-    def add(self, proof: _Proof) -> None:
-        self.proofs.append(proof)
-
-    def renew(self) -> None:
-        """Replace the values of every section by those of the transcript itself."""
-        columns = self._recompute()
-        if [len(column) for column in columns] != [len(proof.values) for proof in self.proofs]:
-            raise TranscriptChangedError(
-                "the file was changed in place", path=self._path, hint="refresh() reads it anew"
-            )
-        for proof, column in zip(self.proofs, columns, strict=True):
-            proof.settle(column)
-
-
-class _Proof:
-    """The guard of one section: proves a block when a value of it is first used."""
-
-    __slots__ = (
-        "_blocks",
-        "_checks",
-        "_first_block",
-        "_group",
-        "_per_block",
-        "_proven",
-        "_salt",
-        "values",
-    )
-
-    def __init__(
-        self,
-        group: _Group,
-        blocks: memoryview,
-        kind: np.dtype[Any],
-        checks: memoryview,
-        salt: int,
-        first_block: int,
-    ) -> None:
-        self.values: NDArray[Any] = np.frombuffer(blocks, kind)
-        self._group = group
-        self._blocks: memoryview | None = blocks
-        self._checks = checks
-        self._salt = salt
-        self._first_block = first_block
-        self._per_block = BLOCK_NBYTES // kind.itemsize
-        self._proven: set[int] = set()
-
-    def proven(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the values, of which those at [start, stop) can be relied on."""
-        for block in range(start // self._per_block, -(-stop // self._per_block)):
-            if block not in self._proven:
-                self._prove(block)
-        return self.values
-
-    def _prove(self, block: int) -> None:
-        blocks = self._blocks
-        if blocks is None:
-            return
-        octets = blocks[block * BLOCK_NBYTES : (block + 1) * BLOCK_NBYTES]
-        check = int.from_bytes(self._checks[4 * block : 4 * block + 4], "little")
-        if _checksum(octets, self._salt, self._first_block + block) == check:
-            self._proven.add(block)
-        else:
-            self._group.renew()
-
-    def settle(self, values: NDArray[Any]) -> None:
-        self.values = values
-        self._blocks = None
-
-
-def _checksum(octets: memoryview, salt: int, block: int) -> int:
-    return zlib.crc32(octets, salt ^ block)
+        return group, columns
 
 
 def _aligned(nbytes: int) -> int:
@@ -379,6 +302,7 @@ def _header(octets: bytes, file_nbytes: int) -> Header | None:
         asked=bool(flags & _ASKED),
         claimed=bool(flags & _CLAIMED),
         identified=bool(flags & _IDENTIFIED),
+        on_trust=bool(flags & _ON_TRUST),
         offsets=tuple(rest[13::2]),
         counts=tuple(rest[14::2]),
         nbytes=nbytes,
@@ -409,6 +333,7 @@ def write(
     *,
     asked: bool,
     claimed: bool,
+    on_trust: bool,
 ) -> int:
     """Write a cache file in one step; return its size in bytes.
 
@@ -428,6 +353,7 @@ def write(
         | _ASKED * asked
         | _CLAIMED * claimed
         | _IDENTIFIED * (identities is not None)
+        | _ON_TRUST * on_trust
     )
     parts = pack(transcript, layout, columns, flags)
     replace_file(path, parts)
@@ -457,7 +383,7 @@ def pack(
         *stamp,
         layout.file_len,
         layout.line_count,
-        layout.witness,
+        zlib.crc32(layout.last),
         flags,
         rules_of(layout.dialect),
         len(name),
@@ -467,5 +393,5 @@ def pack(
     rest = (fields + name).ljust(header_nbytes - _PREFIX.size, b"\0")
     header = _PREFIX.pack(MAGIC, FORMAT, zlib.crc32(rest)) + rest
     salt = zlib.crc32(header[_STAMP_BYTES])
-    checks = [_checksum(octets, salt, number) for number, octets in enumerate(blocks)]
+    checks = [checksum(octets, salt, number) for number, octets in enumerate(blocks)]
     return [header, *parts, np.array(checks, "<u4").tobytes()]

@@ -90,6 +90,31 @@ def within(directory: str, path: str) -> str:
     return os.path.join(directory, f"{stem}-{zlib.crc32(octets):08x}{SUFFIX}")
 
 
+def candidates(where: str | CacheDir | None, path: str) -> Iterator[tuple[str, bool]]:
+    """Yield where a cache of `path` may lie, and whether one there is good for a native file only."""
+    if isinstance(where, CacheDir):
+        yield beside(path), True
+    if where is CacheDir.USER:
+        yield within(user_directory(), path), False
+    elif isinstance(where, str):
+        yield within(where, path), False
+
+
+def prepared(where: str | CacheDir, path: str) -> str:
+    """Return where the cache of `path` is to be written, in a directory that is there.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    if where is CacheDir.BESIDE:
+        return beside(path)
+    directory = where if isinstance(where, str) else user_directory()
+    os.makedirs(directory, 0o700, exist_ok=True)
+    return within(directory, path)
+
+
 def note_use(path: str) -> None:
     """Keep a cache from being the next to go."""
     with contextlib.suppress(OSError):
@@ -133,10 +158,10 @@ def make_room(directory: str, nbytes: int) -> None:
                 _removed(entry)
             continue
         # the last one used stays, whatever its size
-        if total and total + entry.nbytes > LIMIT_NBYTES:
+        is_last_used = not total
+        total += entry.nbytes
+        if total > LIMIT_NBYTES and not is_last_used:
             _removed(entry)
-        else:
-            total += entry.nbytes
 
 
 def _ours(directory: str) -> Iterator[Entry]:

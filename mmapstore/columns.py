@@ -97,7 +97,12 @@ class Column:
 
     def at(self, index: int) -> int:
         """Return one value; `index` must lie within the column."""
-        return int(self.part(index, index + 1)[0])
+        if index < self._split:
+            guard = self._guard
+            values = self._base if guard is None else guard.proven(index, index + 1)
+            return values.item(index)  # type: ignore[no-any-return]
+        tail: _Tail = self._tail  # type: ignore[assignment]  # there is one behind the split
+        return tail.values.item(index - self._split)  # type: ignore[no-any-return]
 
     def whole(self) -> Values:
         """Return all values; read-only.
@@ -148,7 +153,7 @@ class Column:
         return max(low, first * count), min(high, (first + 1) * count)
 
     def grown(self, values: Values) -> Column:
-        """Return the column that has `values` behind these.
+        """Return the column that has `values`, of the same width, behind these.
 
         Notes
         -----
@@ -158,7 +163,8 @@ class Column:
         if not len(values):
             return self
         if not self._count:
-            return Column(values.astype(self._base.dtype, copy=False))
+            # an int64 that is no offset below zero is the same as a uint64
+            return Column(np.ascontiguousarray(values).view(self._base.dtype))
         used = self._count - self._split
         tail = self._tail
         if tail is None or tail.used != used:

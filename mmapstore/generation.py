@@ -26,6 +26,7 @@ from .scan import NEWLINE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .fileio import Descriptor
     from .filemap import FileBytes, Run
     from .grammar import Dialect
     from .identity import Identities
@@ -118,14 +119,20 @@ class Generation:
         Where the file was opened, for errors.
     layout : Layout
         Where its lines are.
-    source : FileBytes
-        Its bytes.
+    source : callable
+        Returns its bytes; called when they are first looked at, since of most states that a
+        host's appends lead through none are.
+    descriptor : Descriptor
+        The open file.
     claimed : bool
         Whether the dialect is settled, whatever is appended.
     proven : bool
-        Whether the stamp was the same before and after the bytes were read.
+        Whether the stamp was the same before and after the bytes were read, and stands for
+        them from then on: whether the layout may be kept.
     racy : bool
-        Whether an edit might have left the stamp as it is.
+        Whether a foreign edit might have left the stamp as it is.
+    on_trust : bool
+        Whether growth was taken for an append on the word of a caller.
     cached : Cached, optional
         Where the layout came from, if it was not the file itself.
     before : Generation, optional
@@ -142,27 +149,32 @@ class Generation:
         number: int,
         path: str,
         layout: Layout,
-        source: FileBytes,
+        source: Callable[[], FileBytes],
+        descriptor: Descriptor,
         *,
         claimed: bool = True,
         proven: bool = True,
         racy: bool = False,
+        on_trust: bool = False,
         cached: Cached | None = None,
         before: Generation | None = None,
     ) -> None:
         self.number = number
         self.path = path
         self.layout = layout
-        self.source = source
+        self.descriptor = descriptor
+        self._open_source = source
         self.claimed = claimed
         self.proven = proven
         self.racy = racy
+        self.on_trust = on_trust
         #: set by a failed check: the next refresh builds anew, whatever the stamp says
         self.doubted = False
         self.from_cache = cached is not None or (before is not None and before.from_cache)
         self._cached = cached if before is None else before._cached
         # Message lines of a mapping are checked when they are first touched. What is read
         # anew is checked each time: it may be other bytes.
+        self._vouched: set[tuple[int, int]] = set()
         self._touched = _Touched() if before is None else before._touched
         if before is not None:
             self._identities = before._identities
@@ -171,10 +183,20 @@ class Generation:
             self._identities = None if cached is None else cached.identities
             self._review_states = ReviewStates()
 
+    @cached_property
+    def source(self) -> FileBytes:
+        """The bytes of the file in this state."""
+        return self._open_source()
+
     @property
     def dialect(self) -> Dialect:
         """What the lines are written in."""
         return self.layout.dialect
+
+    def continues(self, earlier: Generation) -> bool:
+        """Whether appends alone led here from an earlier state: every position still holds."""
+        # handed on by an append, and by nothing else
+        return self._touched is earlier._touched
 
     # -- lines ------------------------------------------------------------------------
 
@@ -220,9 +242,19 @@ class Generation:
     def _line(self, extents: Extents, index: int, run: Run | None) -> memoryview:
         start, end = extents.at(index)
         if run is None:
-            run = self.read_run(extents, index, index + 1)
+            run = self.source.run(max(start - 1, 0), end)
         self.check(run, start, end)
         return run.view[start - run.base : end - run.base]
+
+    def vouch(self, start: int, stop: int) -> None:
+        """Check the outer lines of a page, once.
+
+        So a layout that has gone wrong is found out before anyone relies on its positions.
+        """
+        if (start, stop) not in self._vouched:
+            self.line(self.layout.messages, start)
+            self.line(self.layout.messages, stop - 1)
+            self._vouched.add((start, stop))
 
     def _renew(self, error: TranscriptChangedError) -> None:
         """Do without the cache after a failed check; pass the error on if there is none."""
@@ -271,6 +303,12 @@ class Generation:
         """Yield (index, decoded line or why it does not decode) of lines [start, stop)."""
         for first, end in self.parts(extents, start, stop):
             yield from enumerate(self.decoded(extents, first, end), first)
+
+    def one(self, extents: Extents, index: int) -> dict[str, Any] | Undecodable:
+        """Return one line decoded, or why it does not decode."""
+        line = self.line(extents, index)[:-1]
+        (record,) = decode_each([line if index else without_mark(line)])
+        return record
 
     def decoded(
         self, extents: Extents, start: int, stop: int
@@ -357,7 +395,7 @@ class Generation:
 
     def record(self, extents: Extents, index: int) -> dict[str, Any]:
         """Return one line, decoded, or raise :class:`LineDecodeError`."""
-        (record,) = self.decoded(extents, index, index + 1)
+        record = self.one(extents, index)
         if isinstance(record, Undecodable):
             offset = extents.at(index)[0]
             raise LineDecodeError(

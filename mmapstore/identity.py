@@ -9,6 +9,7 @@ unresolved and does not stop the others.
 from __future__ import annotations
 
 import re
+import threading
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 #: bytes of message lines that are looked at together
 _SPAN_NBYTES = 4 << 20
+#: lines that are read one by one: less than the arrays cost
+_FEW_COUNT = 8
 #: ids that may stand aside before they are sorted in
 _RECENT_COUNT = 8192
 
@@ -43,9 +46,11 @@ _BY_OFFSET = re.compile(r"@(0|[1-9][0-9]{0,19})")
 class _Recent:
     """The ids of the lines behind the sorted ones, which are too few to be sorted again."""
 
-    __slots__ = ("positions", "stop", "unresolved")
+    __slots__ = ("lock", "positions", "stop", "unresolved")
 
     def __init__(self, stop: int) -> None:
+        #: held while lines are entered: any thread may be the first to look one up
+        self.lock = threading.Lock()
         #: checksum -> positions, in file order
         self.positions: dict[int, list[int]] = {}
         self.unresolved: list[int] = []
@@ -108,17 +113,18 @@ class Identities:
         count = len(messages)
         recent = self._recent
         checksums, resolved = _read(source, messages, dialect, self.count)
-        if count - self._sorted_stop > _RECENT_COUNT or recent.stop != self.count:
-            # too many to stand aside, or another has grown from here
-            return self._merged(count, checksums, resolved)
-        for position, (checksum, known) in enumerate(
-            zip(checksums.tolist(), resolved.tolist(), strict=True), self.count
-        ):
-            if known:
-                recent.positions.setdefault(checksum, []).append(position)
-            else:
-                recent.unresolved.append(position)
-        recent.stop = count
+        with recent.lock:
+            if count - self._sorted_stop > _RECENT_COUNT or recent.stop != self.count:
+                # too many to stand aside, or another has grown from here
+                return self._merged(count, checksums, resolved)
+            for position, (checksum, known) in enumerate(
+                zip(checksums.tolist(), resolved.tolist(), strict=True), self.count
+            ):
+                if known:
+                    recent.positions.setdefault(checksum, []).append(position)
+                else:
+                    recent.unresolved.append(position)
+            recent.stop = count
         grown = Identities(count, self.checksums, self.positions, self.unresolved)
         grown._recent, grown._sorted_stop = recent, self._sorted_stop
         return grown
@@ -189,16 +195,22 @@ def _read(
     resolved = np.zeros(count - start, dtype=np.bool_)
     if not dialect.id_path.keys:
         return checksums[:0], resolved[:0]
+    if count - start <= _FEW_COUNT:
+        for position in range(start, count):
+            low, high = messages.at(position)
+            line = source.view(low, high)
+            if len(line) < high - low:
+                raise _shorter(source, low + len(line))
+            single = _id_by_parser(bytes(line if low else without_mark(line)), dialect)
+            if single is not None:
+                checksums[position - start] = zlib.crc32(_encoded(single))
+                resolved[position - start] = True
+        return checksums, resolved
     for first, stop in spans(messages, start, count):
         file_starts, file_ends = messages.part(first, stop)
         run = source.run(int(file_starts[0]), int(file_ends[-1]))
         if run.base + len(run.octets) < int(file_ends[-1]):
-            raise TranscriptChangedError(
-                "the file has become shorter",
-                path=source.descriptor.path,
-                offset=run.base + len(run.octets),
-                hint="refresh() reads it anew",
-            )
+            raise _shorter(source, run.base + len(run.octets))
         starts = file_starts.astype(np.int64) - run.base
         ends = file_ends.astype(np.int64) - run.base
         if run.base + starts[0] == 0:
@@ -250,6 +262,22 @@ def _printable_ascii(rows: NDArray[np.bytes_], lengths: NDArray[np.int64]) -> ND
     octets = rows.view(np.uint8).reshape(len(rows), rows.itemsize)
     other = (octets - np.uint8(0x20) >= 0x60) & (np.arange(rows.itemsize) < lengths[:, None])
     return np.logical_not(other.any(axis=1))
+
+
+def _shorter(source: FileBytes, offset: int) -> TranscriptChangedError:
+    return TranscriptChangedError(
+        "the file has become shorter",
+        path=source.descriptor.path,
+        offset=offset,
+        hint="refresh() reads it anew",
+    )
+
+
+def _id_by_parser(line: bytes, dialect: Dialect) -> str | None:
+    try:
+        return dialect.id(decode_object(line))
+    except UndecodableError:
+        return read_id(line, dialect)
 
 
 def _id_of_line(line: bytes, dialect: Dialect) -> str | None:

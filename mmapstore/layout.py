@@ -9,12 +9,12 @@ history in front of it. Decision record: 0127, layout index.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .classify import Classifier
 from .columns import Column
 from .grammar import Kind
 from .walk import batches
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     Offsets = NDArray[np.uint64]
 
 #: bytes in front of `file_len` that tell whether they are still the same
-_WITNESS_NBYTES = 4096
+LAST_NBYTES = 4096
+#: growth up to which lines are told one by one: less than the arrays cost
+_FEW_NBYTES = 1 << 14
 
 
 class Extents:
@@ -80,7 +82,7 @@ class Extents:
 
     def grown(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Extents:
         """Return the extents with more lines behind these."""
-        return Extents(self._starts.grown(starts.view("<u8")), self._ends.grown(ends.view("<u8")))
+        return Extents(self._starts.grown(starts), self._ends.grown(ends))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -102,8 +104,8 @@ class Layout:
         dialect writes a boundary line and then a summary, the summary.
     dialect : Dialect
         What decided the kinds.
-    witness : int
-        CRC-32 of the last bytes in front of `file_len`, by which an append is told from a rewrite.
+    last : bytes
+        The last bytes in front of `file_len`, by which an append is told from a rewrite.
 
     Notes
     -----
@@ -120,7 +122,7 @@ class Layout:
     dialect: Dialect
     #: whether the last compaction line is a boundary that the next summary may complete
     open_boundary: bool
-    witness: int = 0
+    last: bytes = b""
 
     def __repr__(self) -> str:
         """Show the counts."""
@@ -181,11 +183,12 @@ def is_behind(layout: Layout, source: FileBytes) -> bool:
     Reads a few kilobytes. It tells an append from a rewrite of the same file in all but
     contrived cases; it proves nothing of the lines before them.
     """
-    return source.nbytes >= layout.file_len and _witness(source, layout.file_len) == layout.witness
+    return source.nbytes >= layout.file_len and last_bytes(source, layout.file_len) == layout.last
 
 
-def _witness(source: FileBytes, file_len: int) -> int:
-    return zlib.crc32(source.view(max(0, file_len - _WITNESS_NBYTES), file_len))
+def last_bytes(source: FileBytes, file_len: int) -> bytes:
+    """Return the bytes by which a layout that ends at `file_len` recognises its file."""
+    return bytes(source.view(max(0, file_len - LAST_NBYTES), file_len))
 
 
 def extend(
@@ -196,6 +199,10 @@ def extend(
     Right only if the first ``layout.file_len`` bytes are those that `layout` was built
     from. Lines are classified as :func:`build` classifies them.
     """
+    if layout.file_len and source.nbytes - layout.file_len <= _FEW_NBYTES:
+        few = with_few(layout, bytes(source.view(layout.file_len, source.nbytes)), stamp)
+        if few is not None:
+            return few
     starts: list[NDArray[np.int64]] = []
     ends: list[NDArray[np.int64]] = []
     kinds: list[NDArray[np.uint8]] = []
@@ -209,6 +216,58 @@ def extend(
         line_count += len(batch.ends)
         file_len = batch.base + int(batch.ends[-1])
     return _grown(layout, source, stamp, file_len, line_count, starts, ends, kinds)
+
+
+def with_few(layout: Layout, added: bytes, stamp: Stamp) -> Layout | None:
+    """Return the layout with a few lines more, told one by one; None where arrays must tell.
+
+    Parameters
+    ----------
+    layout : Layout
+        What is known.
+    added : bytes
+        What stands in the file behind ``layout.file_len``.
+    stamp : Stamp
+        Of the file that has grown.
+
+    Notes
+    -----
+    O(len(added)), whatever the layout's length.
+    """
+    if layout.open_boundary or not layout.file_len:
+        return None
+    glance = Classifier(layout.dialect).at_a_glance
+    messages: list[tuple[int, int]] = []
+    reviews: list[tuple[int, int]] = []
+    line_count = layout.line_count
+    start = 0
+    while end := added.find(b"\n", start) + 1:
+        kind = glance(added[start:end])
+        if kind is Kind.MESSAGE:
+            messages.append((layout.file_len + start, layout.file_len + end))
+        elif kind is Kind.REVIEW:
+            reviews.append((layout.file_len + start, layout.file_len + end))
+        elif kind is not Kind.OTHER:
+            return None
+        line_count += 1
+        start = end
+    file_len = layout.file_len + start
+    return Layout(
+        file_len,
+        stamp,
+        line_count,
+        layout.messages.grown(*_columns(messages)) if messages else layout.messages,
+        layout.compactions,
+        layout.reviews.grown(*_columns(reviews)) if reviews else layout.reviews,
+        layout.checkpoints,
+        layout.dialect,
+        False,
+        (layout.last + added[:start])[-LAST_NBYTES:],
+    )
+
+
+def _columns(extents: list[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(extents, np.int64).T
 
 
 def _grown(
@@ -248,7 +307,7 @@ def _grown(
         checkpoints,
         layout.dialect,
         open_boundary,
-        _witness(source, file_len),
+        last_bytes(source, file_len),
     )
 
 

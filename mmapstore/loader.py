@@ -12,6 +12,7 @@ import contextlib
 import enum
 import functools
 import os
+import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import cache, cachedir, detect, identity, layout
@@ -24,7 +25,7 @@ from .generation import Cached, Generation
 from .stamp import Stamp, is_racy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -124,7 +125,7 @@ class Loader:
         fresh = not stamp.same_file(known)
         if fresh:
             return self._replaced(current.number + 1), Refresh.REBUILT
-        descriptor = current.source.descriptor
+        descriptor = current.descriptor
         stamp = descriptor.stamp()
         self._has_shrunk |= stamp.nbytes < known.nbytes
         if (trust or self._trust) == "append-only" and not current.doubted:
@@ -139,7 +140,7 @@ class Loader:
 
     def rebuilt(self, current: Generation) -> Generation:
         """Return a generation of the same file, read anew."""
-        return self._built(current.source.descriptor, current.number + 1)
+        return self._built(current.descriptor, current.number + 1)
 
     def appended(
         self, current: Generation, data: bytes, before: Stamp, after: Stamp
@@ -154,11 +155,26 @@ class Loader:
             or after.nbytes != before.nbytes + len(data)
         ):
             return None
-        source = self._source(current.source.descriptor, after, current.dialect)
-        if source.view(before.nbytes, after.nbytes) != data:
-            return None
-        grown = layout.extend(known, source, after)
-        return Generation(current.number + 1, self._shown_path, grown, source, before=current)
+        descriptor, dialect = current.descriptor, known.dialect
+
+        def source() -> FileBytes:
+            return self._source(descriptor, after, dialect)
+
+        # a torn tail that the append has completed is not in the data
+        grown = layout.with_few(known, data, after) if known.file_len == before.nbytes else None
+        if grown is None:
+            grown = layout.extend(known, source(), after)
+        return Generation(
+            current.number + 1,
+            self._shown_path,
+            grown,
+            source,
+            descriptor,
+            proven=current.proven and not self._is_racy(after),
+            racy=current.racy,
+            on_trust=current.on_trust,
+            before=current,
+        )
 
     def _replaced(self, number: int) -> Generation:
         descriptor = open_regular(self._path)
@@ -179,9 +195,11 @@ class Loader:
             current.number + 1,
             self._shown_path,
             grown,
-            source,
+            lambda: source,
+            descriptor,
             proven=descriptor.stamp() == stamp,
             racy=self._is_racy(stamp),
+            on_trust=True,
             before=current,
         )
 
@@ -203,7 +221,8 @@ class Loader:
             number,
             self._shown_path,
             built,
-            source,
+            lambda: source,
+            descriptor,
             claimed=claimed,
             proven=now == stamp,
             racy=racy,
@@ -245,31 +264,19 @@ class Loader:
 
     # -- the cache --------------------------------------------------------------------
 
-    def _places(self) -> Iterator[tuple[str, bool]]:
-        """Yield the paths where a cache may lie, and whether it is only good for a native file."""
-        where = self._cache_dir
-        if where is None:
-            return
-        if isinstance(where, CacheDir):
-            yield cachedir.beside(self._path), True
-        if where is CacheDir.USER:
-            yield cachedir.within(cachedir.user_directory(), self._path), False
-        elif isinstance(where, str):
-            yield cachedir.within(where, self._path), False
-
     def _loaded(self, descriptor: Descriptor) -> Generation | None:
         """Return a generation out of a cache, or None if none can be trusted."""
         stamp = descriptor.stamp()
-        for place, native_only in self._places():
+        for place, native_only in cachedir.candidates(self._cache_dir, self._path):
             found = cache.read(place)
             if found is None:
                 continue
             self.cache_state = "stale"
             header = found.header
-            dialect = self._dialect_of(header, descriptor, stamp)
+            dialect, claimed = self._dialect_of(header, descriptor, stamp)
             if dialect is None or (native_only and dialect is not NATIVE):
                 continue
-            generation = self._out_of(found, dialect, descriptor, stamp)
+            generation = self._out_of(found, dialect, claimed, descriptor, stamp)
             if generation is not None:
                 self.cache_state = "hit"
                 if not native_only:
@@ -277,27 +284,37 @@ class Loader:
                 return generation
         return None
 
-    def _dialect_of(self, header: Header, descriptor: Descriptor, stamp: Stamp) -> Dialect | None:
-        """Return the dialect of a cached layout, if it is the one to be used here."""
+    def _dialect_of(
+        self, header: Header, descriptor: Descriptor, stamp: Stamp
+    ) -> tuple[Dialect | None, bool]:
+        """Return the dialect of a cached layout, if it is the one here, and whether it is settled."""
         dialect = _BY_NAME.get(header.dialect_name)
         if dialect is None or _rules(dialect.name) != header.dialect_rules:
-            return None
+            return None, False
         if self._asked is not None:
-            return dialect if dialect is self._asked else None
-        if detect.is_in_host_directory(self._path):
-            return dialect if dialect is NATIVE else None
-        if header.asked or header.path != self._path:
-            return dialect if self._recognised(descriptor, stamp)[0] is dialect else None
-        return dialect
+            return (dialect if dialect is self._asked else None), True
+        if header.asked or not header.claimed or header.path != self._path:
+            recognised, claimed = self._recognised(descriptor, stamp)
+        elif detect.is_in_host_directory(self._path):
+            recognised, claimed = NATIVE, header.claimed
+        else:
+            recognised, claimed = dialect, True
+        return (dialect if recognised is dialect else None), claimed
 
     def _out_of(
-        self, found: Cache, dialect: Dialect, descriptor: Descriptor, stamp: Stamp
+        self,
+        found: Cache,
+        dialect: Dialect,
+        claimed: bool,
+        descriptor: Descriptor,
+        stamp: Stamp,
     ) -> Generation | None:
         header = found.header
-        exact = header.stamp == stamp
+        trusting = self._trust == "append-only"
+        exact = header.stamp == stamp and (trusting or not header.on_trust)
         lagging = (
-            self._trust == "append-only"
-            and header.claimed
+            trusting
+            and claimed
             and header.stamp.same_file(stamp)
             and header.stamp.nbytes < stamp.nbytes
         )
@@ -309,22 +326,33 @@ class Loader:
 
         def layout_anew() -> Sequence[NDArray[Any]]:
             self._kept = None
-            return cache.layout_columns(layout.build(bounded, dialect, stamp))
+            built = layout.build(bounded, dialect, stamp)
+            facts = (built.file_len, built.line_count, built.open_boundary, built.last)
+            if facts != (header.file_len, header.line_count, header.open_boundary, last):
+                raise TranscriptChangedError(
+                    "the file was changed in place",
+                    path=self._shown_path,
+                    hint="refresh() reads it anew",
+                )
+            return cache.layout_columns(built)
 
         def identities_anew() -> Sequence[NDArray[Any]]:
             self._kept = None
             return cache.identity_columns(identity.build(bounded, known.messages, dialect))
 
-        known = found.layout(dialect, header.stamp, layout_anew)
-        if not layout.is_behind(known, source):
+        last = layout.last_bytes(source, header.file_len)
+        if zlib.crc32(last) != header.witness:
             return None
+        known = found.layout(dialect, last, layout_anew)
         identities = found.identities(identities_anew)
         first = Generation(
             0,
             self._shown_path,
             known,
-            source,
-            claimed=header.claimed,
+            lambda: source,
+            descriptor,
+            claimed=claimed,
+            on_trust=header.on_trust,
             cached=Cached(identities, found.renew_layout),
         )
         if exact:
@@ -344,9 +372,12 @@ class Loader:
         """
         identities = generation.known_identities
         state = (generation.number, identities is not None)
-        descriptor = generation.source.descriptor
+        descriptor = generation.descriptor
+        where = self._cache_dir
         if (
-            self._cache_dir is None
+            where is None
+            # beside a file there is only room for what is read from there
+            or (where is CacheDir.BESIDE and generation.dialect is not NATIVE)
             or self._kept == state
             or not generation.proven
             or generation.racy
@@ -356,16 +387,7 @@ class Loader:
         with contextlib.suppress(OSError, TranscriptChangedError):
             if not os.fstat(descriptor.fd).st_nlink:
                 return  # nobody can open it again
-            if self._cache_dir is CacheDir.BESIDE:
-                place = cachedir.beside(self._path)
-            else:
-                directory = (
-                    self._cache_dir
-                    if isinstance(self._cache_dir, str)
-                    else cachedir.user_directory()
-                )
-                os.makedirs(directory, 0o700, exist_ok=True)
-                place = cachedir.within(directory, self._path)
+            place = cachedir.prepared(where, self._path)
             nbytes = cache.write(
                 place,
                 self._path,
@@ -373,7 +395,8 @@ class Loader:
                 identities,
                 asked=self._asked is not None,
                 claimed=generation.claimed,
+                on_trust=generation.on_trust,
             )
             self._kept = state
-            if self._cache_dir is not CacheDir.BESIDE:
+            if where is not CacheDir.BESIDE:
                 cachedir.make_room(os.path.dirname(place), nbytes)

@@ -29,7 +29,7 @@ def message_id(generation: Generation, position: int) -> str:
     """Return a message's id, as far as a damaged line's can be read; else its ``@offset``."""
     messages, dialect = generation.layout.messages, generation.dialect
     offset = messages.at(position)[0]
-    (record,) = generation.decoded(messages, position, position + 1)
+    record = generation.one(messages, position)
     if isinstance(record, Undecodable):
         line = bytes(text_of(generation.line(messages, position), offset))
         return identity.read_id(line, dialect) or identity.offset_address(offset)
@@ -47,7 +47,7 @@ def position(generation: Generation, wanted: str) -> int | None:
     messages = generation.layout.messages
     damaged = None
     for candidate in generation.identities.candidates(wanted):
-        (record,) = generation.decoded(messages, candidate, candidate + 1)
+        record = generation.one(messages, candidate)
         if isinstance(record, Undecodable):
             if damaged is None and message_id(generation, candidate) == wanted:
                 damaged = candidate
@@ -75,7 +75,7 @@ def not_found(generation: Generation, wanted: str) -> MessageNotFoundError:
     damaged = [
         str(candidate)
         for candidate in generation.identities.without_id(_UNRESOLVED_LOOKED_AT)
-        if isinstance(generation.decoded(messages, candidate, candidate + 1)[0], Undecodable)
+        if isinstance(generation.one(messages, candidate), Undecodable)
     ]
     hint = None
     if damaged:
@@ -92,7 +92,7 @@ def tool_parent(generation: Generation, call_id: str) -> dict[str, Any]:
     messages = generation.layout.messages
     for start, stop in reversed(list(generation.parts(messages, 0, len(messages)))):
         for candidate in _lines_that_may_hold(generation, start, stop, call_id):
-            (message,) = generation.decoded(messages, candidate, candidate + 1)
+            message = generation.one(messages, candidate)
             if isinstance(message, Undecodable):
                 continue
             if call_id in generation.dialect.calls(message):

@@ -211,13 +211,13 @@ class Transcript:
     @property
     def nbytes(self) -> int:
         """Size of the file in this generation, bytes."""
-        return self._now.source.nbytes
+        return self._now.layout.stamp.nbytes
 
     @property
     def torn_nbytes(self) -> int:
         """Bytes behind the last newline: not data yet, even if they are whole JSON."""
         generation = self._now
-        return generation.source.nbytes - generation.layout.file_len
+        return generation.layout.stamp.nbytes - generation.layout.file_len
 
     @property
     def torn_tail(self) -> bytes:
@@ -274,9 +274,7 @@ class Transcript:
             messages = generation.layout.messages
             start, stop = page(messages, before, after, centre, limit, max_nbytes)
             if generation.from_cache and start < stop:
-                # a layout that has gone wrong is found out before anyone relies on positions
-                generation.line(messages, start)
-                generation.line(messages, stop - 1)
+                generation.vouch(start, stop)
             return Window(generation, start, stop)
 
         return self._served(cut)

@@ -65,7 +65,7 @@ def test_asv_knows_every_key_of_its_configuration():
 
 def test_asv_measures_the_directory_of_the_benchmarks():
     config = json.loads((BENCH / "asv.conf.json").read_text())
-    assert {"importing", "layout", "scan", "window"} == set(MODULES)
+    assert {"cache", "importing", "layout", "ls", "refresh", "scan", "window"} == set(MODULES)
     assert (BENCH / config["benchmark_dir"]).samefile(BENCH / "benchmarks")
     assert (BENCH / config["repo"] / "mmapstore").is_dir()
 
@@ -121,8 +121,8 @@ def test_every_promise_of_the_budget_is_measured_in_its_order(files):
             assert row.detail
 
 
-def test_quick_run_leaves_the_million_out(files):
-    effort = replace(promises.ONCE, million=False)
+def test_quick_run_leaves_the_large_files_out(files):
+    effort = replace(promises.ONCE, large=False)
     rows = {row.key: row for row in promises.warm_windows(files, effort)}
     assert verdict(rows["window_million"], 1.2) == "skipped"
     assert rows["window_longer"].measured is not None

@@ -25,6 +25,7 @@ LAYERS = [
     "filemap",
     "walk",
     "columns",
+    "proof",
     "layout",
     "identity",
     "cache",

@@ -1,5 +1,7 @@
 """What all benchmarks share: the measured files, and how asv is to sample."""
 
+from dataclasses import replace
+
 from asv_bench import data, promises
 from asv_bench.verdict import read_budget
 
@@ -33,14 +35,16 @@ class Cold(Benchmark):
     warmup_time = 0
 
 
-def track(promise, key):
+def track(promise, key, *, large=False):
     """Return a benchmark that tracks the number of one promise, in the budget's unit.
+
+    With `large` the files of gigabytes are measured, too.
 
     asv draws lower as better and knows no reasons: what the report calls skipped is NaN here.
     """
 
     def run(self):
-        for row in promise(files, effort):
+        for row in promise(files, replace(effort, large=large)):
             if row.key == key:
                 return float("nan") if row.measured is None else row.measured
         raise LookupError(key)

@@ -1,6 +1,5 @@
 """Cold layouts: times for the graphs, ratios to the floors for the promises."""
 
-import mmapstore
 from asv_bench import measure, promises
 
 from . import common
@@ -25,17 +24,3 @@ class Promises(Benchmark):
     track_type_last = track(promises.cold_type_last, "cold_type_last")
     track_short_lines = track(promises.cold_short_lines, "cold_short_lines")
     track_claude = track(promises.cold_claude, "cold_claude")
-
-
-class Memory(Benchmark):
-    param_names = ("file",)
-    params = (("records-large", "short-lines"),)
-
-    def track_layout_bytes_per_message(self, file):
-        with mmapstore.open(common.files.path(file)) as transcript:
-            layout = transcript.layout
-            extents = (layout.messages, layout.compactions, layout.reviews)
-            nbytes = sum(extent.starts.nbytes + extent.ends.nbytes for extent in extents)
-            return nbytes / transcript.message_count
-
-    track_layout_bytes_per_message.unit = "bytes"

@@ -12,7 +12,7 @@ class Newest(Benchmark):
     params = (("records-small", "records-large", "reviews", "short-lines"),)
 
     def setup(self, file):
-        self.transcript = mmapstore.open(common.files.path(file), access="mmap")
+        self.transcript = mmapstore.open(common.files.path(file), access="mmap", cache_dir=None)
         self.warm = measure.warm_window(self.transcript)
         self.decoded = measure.decoded_window(self.transcript)
 
