@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConflictError, InvalidRecordError
 from ..review import reviews
 from .desk import Desk
-from .directory import message_rows
 from .records import (
     check_message,
     check_text,
     compaction_line,
     message_line,
-    now,
     review_line,
     same_message,
 )
 from .rewrite import effective
 
 if TYPE_CHECKING:
-    from .directory import Opened
     from .journal import Journal
 
 
@@ -77,7 +74,7 @@ class Appends(Desk):
                 positions.append(position)
             if data:
                 journal.append(b"".join(data))
-                self._put_appended(opened, count)
+                self._directory.note(opened, appended_from=count)
         return positions
 
     def _known(
@@ -105,9 +102,6 @@ class Appends(Desk):
             )
         return position
 
-    def _put_appended(self, opened: Opened, start: int) -> None:
-        self._directory.put(opened, now(), message_rows(opened.journal, start), start=start)
-
     def turn_messages(self, session_id: str, turn_id: str) -> list[dict[str, Any]]:
         """Return the effective messages of a turn, in file order."""
         with self._reading(session_id) as opened:
@@ -133,7 +127,7 @@ class Appends(Desk):
             if journal.newest_compaction_is(record):
                 return  # asked for again, because its answer was lost
             journal.append(line)
-            self._put_appended(opened, journal.message_count)
+            self._directory.note(opened, appended_from=journal.message_count)
 
     def set_review_state(
         self, session_id: str, message_id: str, snapshot_id: str, state: str
@@ -169,5 +163,5 @@ class Appends(Desk):
             if all(known == state for known in states):
                 return False
             journal.append(line)
-            self._directory.put(opened, now(), [])
+            self._directory.note(opened)
             return True

@@ -19,7 +19,7 @@ from .branches import Branches
 from .catalog import Catalog, MessageRow, RevisionRow, SessionRow, text
 from .journal import CACHE_SUFFIX, Journal
 from .linefile import LineFile
-from .records import check_session_id, instant
+from .records import check_session_id, instant, now
 from .revisions import Revisions
 
 if TYPE_CHECKING:
@@ -61,13 +61,16 @@ class Opened:
     branches : Branches
         Its archive.
     row : SessionRow or None
-        What the index says of it, if it says it of the file as it is.
+        What the index says of it, or is to say, if it says it of the file as it is.
     """
 
     def __init__(self, file: LineFile, archive: LineFile, session_id: str) -> None:
         self.journal = Journal(file, session_id)
         self.branches = Branches(self.journal, Revisions(archive))
         self.row: SessionRow | None = None
+        #: whether the index does not have the row yet, and from which position on it lacks rows
+        self.is_unwritten = False
+        self.unwritten_from: int | None = None
 
     @property
     def revisions(self) -> Revisions:
@@ -93,7 +96,8 @@ class Directory:
         self._line_files: dict[str, LineFile] = {}
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Write what the index lacks, and let go of every file."""
+        self.flush()
         for opened in self._opened.values():
             opened.journal.close()
         self._opened.clear()
@@ -173,6 +177,7 @@ class Directory:
             self._opened[session_id] = opened
             while len(self._opened) > OPEN_COUNT:
                 _, oldest = self._opened.popitem(last=False)
+                self._write(oldest)
                 oldest.journal.close()
             return opened
         self._opened.move_to_end(session_id)
@@ -190,12 +195,14 @@ class Directory:
         """Let go of a session."""
         opened = self._opened.pop(session_id, None)
         if opened is not None:
+            self._write(opened)
             opened.journal.close()
 
     # -- the index --------------------------------------------------------------------
 
     def listed(self) -> list[Session]:
         """Return the sessions that lie here, by id; their rows are repaired on the way."""
+        self.flush()
         rows = self.catalog.sessions()
         found = []
         for session_id, status in sorted(self._files().items()):
@@ -239,6 +246,7 @@ class Directory:
     def turn(self, opened: Opened, turn_id: str) -> list[int]:
         """Return the positions at which the messages of a turn may be."""
         self.indexed(opened)
+        self._write(opened)
         positions = None
         if opened.row is not None:
             positions = self.catalog.turn(opened.journal.session_id, turn_id)
@@ -277,32 +285,69 @@ class Directory:
             _stamp_of(journal),
         )
         opened.row = row if self.catalog.put(row, rows, start=0) else None
+        opened.is_unwritten, opened.unwritten_from = False, None
         self.put_revisions(opened)
         return row
 
-    def put(
-        self,
-        opened: Opened,
-        updated_at: str,
-        messages: Iterator[MessageRow] | list[MessageRow],
-        *,
-        start: int | None = None,
-    ) -> None:
-        """Say in the index what an operation has made of a session.
+    def note(self, opened: Opened, *, appended_from: int | None = None) -> None:
+        """Remember for the index that a session has changed now, and where it has new messages.
 
-        Where that fails the rows keep the stamp of a file that is no more, and are made
-        anew when they are asked for.
+        It is written when somebody asks the index, or lets go of the session: a durable
+        append waits for the transcript and not for what is derived from it.
         """
         known = opened.row
         if known is None:
             return
         journal = opened.journal
-        row = known._replace(
-            updated_at=updated_at,
-            message_count=journal.message_count,
-            stamp=_stamp_of(journal),
+        opened.row = known._replace(
+            updated_at=now(), message_count=journal.message_count, stamp=_stamp_of(journal)
         )
-        opened.row = row if self.catalog.put(row, messages, start=start) else None
+        opened.is_unwritten = True
+        if appended_from is not None and opened.unwritten_from is None:
+            opened.unwritten_from = appended_from
+
+    def put(self, opened: Opened, *, start: int | None = None, only: int | None = None) -> None:
+        """Say in the index what a rewrite has made of a session.
+
+        Parameters
+        ----------
+        opened : Opened
+            The session.
+        start : int, optional
+            Messages from this position on are other ones.
+        only : int, optional
+            The message at this position is another one.
+
+        Notes
+        -----
+        Where that fails the rows keep the stamp of a file that is no more, and are made anew
+        when they are asked for.
+        """
+        self.note(opened, appended_from=start)
+        if start is not None and opened.unwritten_from is not None:
+            opened.unwritten_from = min(opened.unwritten_from, start)
+        self._write(opened, only)
+
+    def flush(self) -> None:
+        """Write what the index lacks of the sessions that are open."""
+        for opened in self._opened.values():
+            self._write(opened)
+
+    def _write(self, opened: Opened, only: int | None = None) -> None:
+        row, start = opened.row, opened.unwritten_from
+        if row is None or not opened.is_unwritten:
+            return
+        opened.is_unwritten, opened.unwritten_from = False, None
+        journal = opened.journal
+        try:
+            rows = [] if only is None else [message_row(only, journal.stored(only))]
+            if start is not None:
+                rows += message_rows(journal, start)
+            is_written = self.catalog.put(row, rows, start=start)
+        except (OSError, MmapStoreError):
+            is_written = False
+        if not is_written:
+            opened.row = None
 
     def put_revisions(self, opened: Opened) -> None:
         """Say in the index what branches a session has."""
@@ -331,6 +376,7 @@ class Directory:
         self.catalog.recreate()
         for opened in self._opened.values():
             opened.row = None
+            opened.is_unwritten, opened.unwritten_from = False, None
             opened.journal.verified = False
         self.listed()
 

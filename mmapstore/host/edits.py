@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import InvalidRecordError, PositionError
 from .branches import root_of
 from .desk import Desk
-from .directory import message_row, message_rows
-from .records import changed_line, check_message, check_text, message_line, now, same_message
+from .records import changed_line, check_message, check_text, message_line, same_message
 from .rewrite import Put, plan
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Edits(Desk):
 
     def _rewrite(self, opened: Opened, pieces: list[Piece], changed: int) -> None:
         opened.journal.rewrite(pieces)
-        self._directory.put(opened, now(), message_rows(opened.journal, changed), start=changed)
+        self._directory.put(opened, start=changed)
 
     def update_message(self, session_id: str, message: dict[str, Any]) -> bool:
         """Rewrite one message, the last line with its id; whether that was needed.
@@ -82,7 +81,7 @@ class Edits(Desk):
         if start == 0 and journal.read(0, 3) == b"\xef\xbb\xbf":
             start = 3
         journal.rewrite([(0, start), line, (end, journal.transcript.nbytes)])
-        self._directory.put(opened, now(), [message_row(position, journal.stored(position))])
+        self._directory.put(opened, only=position)
 
     def replace_messages(self, session_id: str, messages: list[dict[str, Any]]) -> None:
         """Put messages in the place of all of a session's.

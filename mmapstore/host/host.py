@@ -79,7 +79,7 @@ class Host(Appends, Edits):
             raise
         opened = directory.open(session_id)
         directory.indexed(opened)
-        directory.put(opened, now(), [])
+        directory.put(opened)
         return directory.session(opened)
 
     def list_sessions(self) -> list[Session]:

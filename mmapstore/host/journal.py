@@ -248,15 +248,14 @@ class Journal:
         # what a crash left of a line becomes a line of its own
         data = b"\n" + lines if torn else lines
         before, after = self.file.append(data, layout.stamp)
-        self._take_in(data, before, after, torn=torn)
+        self._take_in(data, before, after)
 
     def _is_blank(self) -> bool:
         return not self.read(0, self.layout.file_len).strip(_BLANK)
 
-    def _take_in(self, data: bytes, before: Stamp, after: Stamp, *, torn: bool) -> None:
+    def _take_in(self, data: bytes, before: Stamp, after: Stamp) -> None:
         """Serve what has just been appended, without looking at the history."""
-        # a newline behind a torn tail makes a line of bytes that were there before
-        if torn or not self.transcript.appended(data, before, after):
+        if not self.transcript.appended(data, before, after):
             self._refreshed()
 
     def seal(self) -> bool:
@@ -266,12 +265,14 @@ class Journal:
         """
         if not self.transcript.torn_nbytes:
             return False
+        if not self.transcript.torn_nbytes:
+            return False
         try:
             decode_line(self.transcript.torn_tail, self.layout.file_len)
         except UndecodableError:
             return False
         before, after = self.file.append(b"\n", self.stamp)
-        self._take_in(b"\n", before, after, torn=True)
+        self._take_in(b"\n", before, after)
         return True
 
     def rewrite(self, pieces: list[Piece]) -> None:
