@@ -375,6 +375,8 @@ def test_the_index_is_busy_elsewhere(host: mmapstore.Host) -> None:
     other.execute("ROLLBACK")
     assert [m["id"] for m in host.turn_messages(session, "t")] == ["a", "b"]
     host.append_messages(session, [message("c")], turn_id="t")
+    # a durable append does not wait for the index: who asks it does
+    host.list_sessions()
     rows = other.execute("SELECT id, turn_id FROM messages ORDER BY seq").fetchall()
     assert rows == [("a", "t"), ("b", "t"), ("c", "t")]
     other.close()
