@@ -73,7 +73,7 @@ def _windows(
     wait: Wait | None,
     lost: Lost | None,
 ) -> Iterator[Window]:
-    def cut(now: Generation) -> Window:
+    def cut(now: Generation) -> tuple[Generation, Window]:
         messages = now.layout.messages
         reset = place > len(messages) or not _has_grown(known, now)
         start, stop = page(messages, None, 0 if reset else place, None, limit, max_nbytes)
@@ -81,13 +81,14 @@ def _windows(
             now.vouch(start, stop)
         window = Window(now, start, stop)
         window.reset = reset
-        return window
+        return now, window
 
     missing = False
     waiter = None
     try:
         while True:
             found = Refresh.SAME
+            window = None
             trouble: OSError | NotATranscriptError | None = None
             try:
                 try:
@@ -95,7 +96,9 @@ def _windows(
                 except (OSError, NotATranscriptError) as error:
                     trouble = error
                 # what is served already is served on
-                window = transcript._served(cut)
+                known, window = transcript._served(cut)
+            except (OSError, NotATranscriptError) as error:
+                trouble = error
             except ValueError:
                 if transcript._generation is None:
                     return  # closed in the meantime
@@ -103,9 +106,10 @@ def _windows(
             if trouble is not None and not missing and lost is not None:
                 lost(trouble)
             missing = trouble is not None
-            trouble = None  # its traceback would keep this frame, and what it holds, alive
-            known, place = window.generation, window.stop
-            if window.reset or len(window):
+            # its traceback would keep this frame alive, and what it holds open
+            trouble = None
+            if window is not None and (window.reset or len(window)):
+                place = window.stop
                 yield window
             elif not found:
                 # after a change one looks again: another thread may have found an older one
@@ -120,7 +124,7 @@ def _windows(
 
 def _has_grown(known: Generation, now: Generation) -> bool:
     """Whether every position of one generation is the same message in a later one."""
-    if now.lineage is known.lineage:
+    if now.continues(known):
         return True
     if known.claimed or known.doubted or now.number != known.number + 1:
         return False

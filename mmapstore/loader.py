@@ -153,6 +153,7 @@ class Loader:
             or not current.claimed
             or not after.same_file(before)
             or after.nbytes != before.nbytes + len(data)
+            or current.descriptor.read(before.nbytes, after.nbytes) != data
         ):
             return None
         descriptor, dialect = current.descriptor, known.dialect

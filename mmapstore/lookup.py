@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .generation import Generation
+    from .identity import Identities
 
 #: lines without a readable id that an error looks at for its hint
 _UNRESOLVED_LOOKED_AT = 1000
@@ -44,9 +45,18 @@ def position(generation: Generation, wanted: str) -> int | None:
     LineDecodeError
         Lines have that id, and none of them decodes.
     """
+    identities = generation.identities
+    found = _among(generation, identities, wanted)
+    if generation.identities is not identities:
+        # a line has shown that what the cache says is of another file: all is known anew
+        found = _among(generation, generation.identities, wanted)
+    return _position_at(generation, identity.addressed_offset(wanted)) if found is None else found
+
+
+def _among(generation: Generation, identities: Identities, wanted: str) -> int | None:
     messages = generation.layout.messages
     damaged = None
-    for candidate in generation.identities.candidates(wanted):
+    for candidate in identities.candidates(wanted):
         record = generation.one(messages, candidate)
         if isinstance(record, Undecodable):
             if damaged is None and message_id(generation, candidate) == wanted:
@@ -55,7 +65,7 @@ def position(generation: Generation, wanted: str) -> int | None:
             return candidate
     if damaged is not None:
         generation.record(messages, damaged)  # raises, with the line's number
-    return _position_at(generation, identity.addressed_offset(wanted))
+    return None
 
 
 def _position_at(generation: Generation, offset: int | None) -> int | None:

@@ -42,7 +42,7 @@ class ReviewStates:
                 if index < self.count:
                     states[snapshot_id] = state
                     break
-        return states
+        return states or None
 
     def grown(self, records: Iterable[dict[str, Any] | None], count: int) -> ReviewStates:
         """Return the states after `count` lines; `records` are those behind these, in file order.

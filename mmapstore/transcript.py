@@ -13,7 +13,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from . import lookup, verify
+from . import follow, lookup, verify
 from .cachedir import CacheDir
 from .decode import Undecodable
 from .dialect import dialect_named
@@ -27,6 +27,7 @@ from .window import Window
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .errors import NotATranscriptError
     from .generation import Generation
     from .grammar import Dialect
     from .layout import Layout
@@ -437,6 +438,53 @@ class Transcript:
                 return found
             finally:
                 self._refreshing = None
+
+    def follow(
+        self,
+        *,
+        after: int | None = None,
+        limit: int = 1000,
+        max_nbytes: int = follow.MAX_NBYTES,
+        wait: Callable[[], bool] | None = None,
+        lost: Callable[[OSError | NotATranscriptError], object] | None = None,
+    ) -> Iterator[Window]:
+        """Iterate over windows of new messages as they come: each message line once, in order.
+
+        A window's ``reset`` is true if anything but growth has happened: the file was
+        rewritten, replaced or cut short. It begins at position 0, and what was given before is
+        void; it is empty if no messages are left. A repeated id comes as a line of its own,
+        see :attr:`Window.updates`.
+
+        Parameters
+        ----------
+        after : int, optional
+            The position to begin at, as a window's ``stop``; when not given, what is served
+            now is not given again. Past the end of what the file has, it is a reset.
+        limit, max_nbytes : int
+            Positions and bytes in a window at most, but one line at least.
+        wait : callable, optional
+            Called when there is nothing new; the iteration ends when it returns False. By
+            default a change is waited for: with the extra ``watch`` it is seen at once, else
+            within a second.
+        lost : callable, optional
+            Called once with what is wrong each time that the path stops leading to a
+            transcript that can be read. What was read is given all the same, and the
+            iteration waits for a file to be there again.
+
+        Raises
+        ------
+        ValueError
+            The transcript is closed already. It ends the iteration when it is closed later.
+
+        Notes
+        -----
+        Growth of the same file is taken for an append, as with ``trust="append-only"``.
+        Any thread may refresh the transcript meanwhile. Ctrl-C while waiting raises
+        KeyboardInterrupt.
+        """
+        return follow.windows(
+            self, after=after, limit=limit, max_nbytes=max_nbytes, wait=wait, lost=lost
+        )
 
     def appended(self, data: bytes, before: Stamp, after: Stamp) -> bool:
         """Take in an append that the caller has just made, without looking at the history.

@@ -19,11 +19,11 @@ LIMIT_S = 1.0
 #: seconds between two looks at a file that was changing a moment ago
 _SHORTEST_S = 0.1
 #: milliseconds after which a change is told of, if no other follows
-_STEP_MS = 10
+_STEP_MS = 20
 #: milliseconds that changes which follow each other are gathered for
-_GATHER_MS = 50
+_GATHER_MS = 60
 #: milliseconds after which the library gives its caller a turn
-_TURN_MS = 50
+_TURN_MS = 100
 
 
 class Waiter:
@@ -95,7 +95,12 @@ class Waiter:
         if changes is None:
             self.close()
             return True
-        return any(os.path.basename(place) in self._names for _, place in changes)
+        places = {place for _, place in changes}
+        if not places.isdisjoint(self._directories):
+            # removed, perhaps: one of the same name is watched no longer
+            self.close()
+            return True
+        return any(os.path.basename(place) in self._names for place in places)
 
     def _places(self) -> tuple[str, str]:
         return self._path, os.path.realpath(self._path)

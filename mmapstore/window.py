@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from . import lookup
 from .decode import Undecodable, decode_distinct
 from .generation import Damaged
 from .identity import offset_address
@@ -40,6 +41,8 @@ class Window:
         Positions, half-open.
     total : int
         Messages of the generation.
+    reset : bool
+        Whether what was followed is void: see :meth:`mmapstore.Transcript.follow`.
 
     Notes
     -----
@@ -51,6 +54,7 @@ class Window:
         self.start = start
         self.stop = stop
         self.total = len(generation.layout.messages)
+        self.reset = False
 
     def __repr__(self) -> str:
         """Show the range and the whole."""
@@ -137,6 +141,37 @@ class Window:
     def message_ids(self) -> list[str]:
         """The id of each of :attr:`messages`; ``@<offset>`` where it has none."""
         return list(self._decoded.ids)
+
+    @cached_property
+    def updates(self) -> list[int]:
+        """The positions whose id an earlier line of the transcript already has.
+
+        Of the window's physical lines, but for those that do not decode.
+
+        Notes
+        -----
+        The first look-up of a generation reads the ids of all messages.
+        """
+        generation = self._generation
+        messages, positions, ids, damaged = self._decoded
+        # what was folded into an earlier place
+        folded = set(range(self.start, self.stop)).difference(
+            positions, (line.position for line in damaged)
+        )
+        repeated = [
+            position
+            for message, position, message_id in zip(messages, positions, ids, strict=True)
+            if generation.dialect.id(message) and self._is_known(message_id, position)
+        ]
+        return sorted(folded.union(repeated))
+
+    def _is_known(self, message_id: str, position: int) -> bool:
+        """Whether a line before this position has the id."""
+        generation = self._generation
+        return any(
+            earlier < position and lookup.message_id(generation, earlier) == message_id
+            for earlier in generation.identities.candidates(message_id)
+        )
 
     @cached_property
     def damaged(self) -> list[Damaged]:

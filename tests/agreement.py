@@ -54,7 +54,7 @@ def check_layout(t: mmapstore.Transcript, oracle: Oracle) -> None:
         assert offsets.dtype == np.dtype("<u8")
         assert not offsets.flags.writeable
     standing = [oracle.compactions.index(line) for line in oracle.checkpoints]
-    assert layout.checkpoints.tolist() == standing
+    assert layout.checkpoints.whole().tolist() == standing
     assert layout.line_count == len(oracle.lines)
     assert layout.file_len == oracle.file_len
     assert t.message_count == len(t) == oracle.total
@@ -133,6 +133,6 @@ def layout_facts(t: mmapstore.Transcript) -> tuple[Any, ...]:
             for extents in (layout.messages, layout.compactions, layout.reviews)
             for side in ("starts", "ends")
         ),
-        layout.checkpoints.tolist(),
+        layout.checkpoints.whole().tolist(),
         t.torn_tail,
     )

@@ -63,7 +63,7 @@ for size in [0, 1, 700, 4096, 5000, len(whole) // 2, len(whole) - 1]:
     for regrow in (False, True):
         with open(path, "wb") as file:
             file.write(whole)
-        t = mmapstore.open(path, access=access, trust=trust)
+        t = mmapstore.open(path, access=access, trust=trust, cache_dir=None)
         assert t.dialect.name == dialect and t.access == "pread", (t.dialect.name, t.access)
         offsets = t.layout.message_offsets.tolist()
         ends = t.layout.messages.ends.tolist()
@@ -464,7 +464,9 @@ def test_progress_counts_all_bytes(write: Write, access: str) -> None:
     calls: list[tuple[int, int]] = []
     data = HEADER + M("a", "x" * (20 << 20)) + M("b") + b"torn"
     path = write(data)
-    with mmapstore.open(path, access=access, progress=lambda *call: calls.append(call)) as t:
+    with mmapstore.open(
+        path, access=access, progress=lambda *call: calls.append(call), cache_dir=None
+    ) as t:
         assert t.message_count == 2
     assert len(calls) >= 2
     assert calls == sorted(calls)
@@ -487,7 +489,7 @@ for spare in (0, 1):
     held = []
     try:
         while len(held) < 100:
-            held.append(mmapstore.open(path))
+            held.append(mmapstore.open(path, cache_dir=None))
     except OSError as error:
         failures.add(error.errno)
     accesses += [t.access for t in held]

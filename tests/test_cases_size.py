@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mmapstore
-from mmapstore import fileio, filemap, layout
+from mmapstore import fileio, filemap, layout, lookup
 from mmapstore.dialect import NATIVE
 from mmapstore.generation import Generation
 from tests.agreement import check_layout, check_window, native_oracle
@@ -177,14 +177,14 @@ def test_offsets_past_four_gibibytes(tmp_path: Path, access: str) -> None:
         path.stat().st_size - len(M("b")),
     ]
     assert grown.file_len == path.stat().st_size
-    generation = Generation(0, str(path), grown, source)
+    generation = Generation(0, str(path), grown, lambda: source, descriptor)
     w = mmapstore.Window(generation, 0, 3)
     assert [bytes(line) for line in w.lines] == [M("a"), bad, M("b")]
     assert list(w.message_ids) == ["a", "b"]
     assert [d.offset for d in w.damaged] == [start + len(M("a"))]
     assert [c["id"] for c in w.compactions] == ["x"]
     assert list(w.compaction_positions) == [2]
-    assert generation.position("b") == 2
+    assert lookup.position(generation, "b") == 2
     path.unlink()
 
 

@@ -15,6 +15,7 @@ pytest.importorskip("click", reason="the command line is an extra")
 pytest.importorskip("rich", reason="the command line is an extra")
 
 import mmapstore
+from mmapstore import loader
 from mmapstore.cli import main, opening, output
 from mmapstore.cli import tail as tail_module
 from mmapstore.cli.run import EXIT_CODES, app
@@ -23,7 +24,12 @@ from mmapstore.dialect import DIALECTS
 ROOT = Path(__file__).parent.parent
 REAL = Path(os.environ.get("MMAPSTORE_REAL_TRANSCRIPTS", ROOT / "../shared/transcripts"))
 
-VERBS = sorted(app.commands)
+#: those that read one transcript; `ls` and `cache` have tests of their own
+VERBS = sorted(
+    name
+    for name, command in app.commands.items()
+    if "file" in [parameter.name for parameter in command.params]
+)
 
 
 def _message(number, text=None, **more):
@@ -514,7 +520,7 @@ def test_info_counts_every_line_once(run, write):
         "compaction_lines": 1,
         "review_states": 2,
         "other": 4,
-        "cache": "off",
+        "cache": "miss",
         "access": facts["access"],
     }
     assert facts["access"] in ("mmap", "pread")
@@ -546,6 +552,7 @@ def test_info_prints_a_table_for_people(run, five):
         "compaction lines": "0",
         "review states": "0",
         "other lines": "1",
+        "layout cache": "miss",
         "read by": rows[-1][1].strip(),
     }
     assert (
@@ -581,6 +588,33 @@ def test_an_unterminated_line_too_long_to_read_is_not_judged(run, write, monkeyp
     monkeypatch.setattr(opening, "_TOLD_NBYTES", 11)
     done = run("tail", write(_lines(HEADER) + b'{"type":"x"}'))
     assert "12 bytes, no newline yet" in done.err
+
+
+def test_info_tells_what_became_of_the_layout_cache(run, five, tmp_path, monkeypatch):
+    monkeypatch.setenv("MMAPSTORE_CACHE_DIR", str(tmp_path / "cache"))
+    # as if the last change were long ago
+    monkeypatch.setattr(loader, "is_racy", lambda *_, **__: False)
+
+    def told(*options):
+        (facts,) = run("info", five, "--json", *options).rows
+        return facts["cache"]
+
+    assert told("--no-cache") == "off"
+    assert not (tmp_path / "cache").exists()
+    assert [told(), told(), told("--no-cache")] == ["miss", "hit", "off"]
+    with five.open("ab") as file:
+        file.write(_lines(_message(5, "five")))
+    assert [told(), told()] == ["stale", "hit"]
+    assert "layout cache           hit\n" in run("info", five).out
+
+
+def test_standard_input_is_never_kept(run, five, tmp_path, monkeypatch):
+    monkeypatch.setenv("MMAPSTORE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(loader, "is_racy", lambda *_, **__: False)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(five.read_bytes())))
+    (facts,) = run("info", "-", "--json").rows
+    assert (facts["cache"], facts["messages"]) == ("off", 5)
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("access", ["mmap", "pread"])
@@ -650,7 +684,8 @@ def test_every_verb_has_help(run, verb):
 def test_a_verb_reads_standard_input(run, five, monkeypatch, open_fds, verb, as_json):
     gc.collect()  # what other tests left behind
     before = open_fds()
-    named = run(*_call(verb, five), *as_json)
+    # what comes through a pipe is never kept
+    named = run(*_call(verb, five), *as_json, "--no-cache")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(five.read_bytes())))
     piped = run(*_call(verb, "-"), *as_json)
     assert piped.code == named.code

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mmapstore import filemap, identity, layout
+from mmapstore import filemap, identity, layout, lookup
 from mmapstore import generation as module
 from mmapstore.decode import Undecodable
 from mmapstore.dialect import dialect_named
@@ -28,7 +28,7 @@ def generation_of(path: Path, access: str, dialect: str = "native") -> Generatio
     descriptor = open_regular(str(path))
     source = SOURCES[access](descriptor, path.stat().st_size)
     built = layout.build(source, dialect_named(dialect), descriptor.stamp())
-    return Generation(0, str(path), built, source)
+    return Generation(0, str(path), built, lambda: source, descriptor)
 
 
 def decoded(of: Generation, start: int, stop: int) -> list[Any]:
@@ -176,7 +176,7 @@ def test_a_file_cut_short_under_pread(tmp_path: Path, left: int) -> None:
     with pytest.raises(TranscriptChangedError):
         decoded(of, 0, 4)
     with pytest.raises(TranscriptChangedError):
-        of.position("d")
+        lookup.position(of, "d")
 
 
 def test_a_line_read_anew_is_checked_anew(tmp_path: Path) -> None:
@@ -335,164 +335,6 @@ def test_line_numbers_are_counted_over_the_whole_file(
         at += len(line) + 1
 
 
-# -- looking up -----------------------------------------------------------------------
-
-
-def lookups(tmp_path: Path, access: str, data: bytes) -> Generation:
-    path = tmp_path / "t.jsonl"
-    path.write_bytes(data)
-    return generation_of(path, access)
-
-
-def test_the_last_line_that_decodes_wins(tmp_path: Path, access: str) -> None:
-    of = lookups(
-        tmp_path,
-        access,
-        message("a") + message("a") + b'{"type":"message","id":"a",\n' + message("b"),
-    )
-    assert of.position("a") == 1
-    assert of.position("b") == 3
-    assert of.position("c") is None
-
-
-def test_where_no_line_of_an_id_decodes_the_last_one_is_the_error(
-    tmp_path: Path, access: str
-) -> None:
-    bad = b'{"type":"message","id":"a",\n'
-    of = lookups(tmp_path, access, bad + message("b") + bad)
-    with pytest.raises(LineDecodeError) as caught:
-        of.position("a")
-    assert (caught.value.offset, caught.value.line_number) == (len(bad + message("b")), 3)
-
-
-def test_ids_of_equal_checksum_are_told_apart(tmp_path: Path, access: str) -> None:
-    of = lookups(tmp_path, access, message("plumless") + message("buckeroo") + message("plumless"))
-    assert of.position("plumless") == 2
-    assert of.position("buckeroo") == 1
-    # a text of that checksum that no message has
-    other = lookups(tmp_path, access, message("plumless"))
-    assert other.position("buckeroo") is None
-
-
-def test_messages_without_an_id_are_found_by_their_offset(tmp_path: Path, access: str) -> None:
-    none = b'{"type":"message"}\n'
-    empty = b'{"type":"message","id":""}\n'
-    of = lookups(tmp_path, access, HEADER + none + message("a") + empty)
-    offsets = of.layout.message_offsets.tolist()
-    assert [of.message_id(position) for position in range(3)] == [
-        f"@{offsets[0]}",
-        "a",
-        f"@{offsets[2]}",
-    ]
-    assert of.position(f"@{offsets[0]}") == 0
-    assert of.position(f"@{offsets[2]}") == 2
-    # not a line's start, not without an id, behind the end, the header
-    assert of.position(f"@{offsets[0] + 1}") is None
-    assert of.position(f"@{offsets[1]}") is None
-    assert of.position(f"@{of.layout.file_len}") is None
-    assert of.position(f"@{10**30}") is None
-    assert of.position("@0") is None
-    assert of.position("") is None
-
-
-def test_an_id_that_looks_like_an_address_is_an_id(tmp_path: Path, access: str) -> None:
-    of = lookups(tmp_path, access, b'{"type":"message"}\n' + message("@0"))
-    assert of.position("@0") == 1
-    assert of.message_id(0) == "@0"
-
-
-def test_a_hint_names_damaged_lines_whose_id_cannot_be_read(tmp_path: Path, access: str) -> None:
-    bad = b'{"type":"message","role":\n'
-    of = lookups(tmp_path, access, message("a") + bad + b'{"type":"message"}\n' + bad)
-    assert "position 1, 3" in (of.not_found("x").hint or "")
-    whole = lookups(tmp_path, access, message("a") + b'{"type":"message"}\n')
-    assert whole.not_found("x").hint is None
-    many = lookups(tmp_path, access, bad * 12)
-    assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and more" in (many.not_found("x").hint or "")
-
-
-def counted(of: Generation, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note every time that the lines of the file are counted."""
-    counts: list[int] = []
-    count = of.line_number
-    monkeypatch.setattr(of, "line_number", lambda offset: counts.append(offset) or count(offset))
-    return counts
-
-
-@pytest.mark.parametrize("call", ["not_found", "position", "tool_parent"])
-def test_damaged_lines_are_passed_over_without_counting_the_file(
-    tmp_path: Path, access: str, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bad = (
-        b'{"type":"message","role":"x"\n'
-        if call == "not_found"
-        else b'{"type":"message","id":"a"\n'
-    )
-    of = lookups(tmp_path, access, message("a") + bad * 50)
-    counts = counted(of, monkeypatch)
-    if call == "not_found":
-        of.not_found("x")
-    elif call == "position":
-        assert of.position("a") == 0
-    else:
-        with pytest.raises(KeyError):
-            of.tool_parent("a")
-    assert len(counts) <= 1
-
-
-# -- tool calls -----------------------------------------------------------------------
-
-
-def tool(message_id: str, *calls: Any) -> bytes:
-    blocks = b",".join(b'{"callId":%s}' % call for call in calls)
-    return b'{"type":"message","id":"%s","role":"tool","blocks":[%s]}\n' % (
-        message_id.encode(),
-        blocks,
-    )
-
-
-@pytest.mark.parametrize("span", [150, 4 << 20])
-def test_the_newest_message_that_holds_a_call(
-    tmp_path: Path, access: str, span: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(identity, "_SPAN_NBYTES", span)
-    data = HEADER + tool("a", b'"one"') + tool("b", b'"two"', b'"three"') + message("one", 300)
-    data += tool("c", b'"one"') + b'{"type":"message","x":"two"\n' + message("two") * 20
-    of = lookups(tmp_path, access, data)
-    assert of.tool_parent("one")["id"] == "c"
-    assert of.tool_parent("two")["id"] == "b"
-    assert of.tool_parent("three")["id"] == "b"
-    for missing in ("four", "", "tw", "b", "callId"):
-        with pytest.raises(KeyError):
-            of.tool_parent(missing)
-
-
-def test_a_call_in_a_part_that_was_cut_off(tmp_path: Path) -> None:
-    of = lookups(tmp_path, "pread", HEADER + tool("a", b'"one"') * 2)
-    os.truncate(tmp_path / "t.jsonl", len(HEADER) + 10)
-    with pytest.raises(TranscriptChangedError):
-        of.tool_parent("one")
-
-
-@pytest.mark.parametrize(
-    ("spelling", "call_id"),
-    [
-        (b'"a\\"b"', 'a"b'),
-        (b'"a\\\\b"', "a\\b"),
-        ("'é'".encode().replace(b"'", b'"'), "é"),
-        (b'"\\u00e9"', "é"),
-        (b'"a\\nb"', "a\nb"),
-        pytest.param(b'"a\\/b"', "a/b"),
-        pytest.param(b'"a\\u002bb"', "a+b"),
-    ],
-)
-def test_calls_of_every_spelling(
-    tmp_path: Path, access: str, spelling: bytes, call_id: str
-) -> None:
-    of = lookups(tmp_path, access, tool("m", spelling) + message("n"))
-    assert of.tool_parent(call_id)["id"] == "m"
-
-
 # -- review states --------------------------------------------------------------------
 
 
@@ -505,26 +347,22 @@ def test_states_are_replayed_once_and_laid_over_tool_messages(
     )
     state = b'{"type":"tool_review_state","messageId":"m","snapshotId":"s","state":"%s"}\n'
     damaged = b'{"type":"tool_review_state","messageId":"m"\n'
-    of = lookups(tmp_path, access, reviewed + state % b"x" + damaged + state % b"rolledBack")
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(reviewed + state % b"x" + damaged + state % b"rolledBack")
+    of = generation_of(path, access)
     replays = []
-    replay = module.replay
-    monkeypatch.setattr(module, "replay", lambda records: replays.append(1) or replay(records))
+    grown = module.ReviewStates.grown
+    monkeypatch.setattr(
+        module.ReviewStates,
+        "grown",
+        lambda self, records, count: replays.append(count) or grown(self, records, count),
+    )
     for _ in range(3):
         details = of.message(0)["blocks"][0]["result"]["details"]
         assert details["review"]["state"] == "rolledBack"
-    assert replays == [1]
-    assert of.review_states == {"m": {"s": "rolledBack"}}
-
-
-def test_the_message_that_holds_a_call_is_the_effective_one(tmp_path: Path, access: str) -> None:
-    reviewed = (
-        b'{"type":"message","id":"m","role":"tool","blocks":[{"callId":"c",'
-        b'"result":{"details":{"reviews":[{"snapshotId":"s","state":"active"}]}}}]}\n'
-    )
-    state = b'{"type":"tool_review_state","messageId":"m","snapshotId":"s","state":"rolledBack"}\n'
-    of = lookups(tmp_path, access, reviewed + state)
-    (review,) = of.tool_parent("c")["blocks"][0]["result"]["details"]["reviews"]
-    assert review["state"] == "rolledBack"
+    assert replays == [3]
+    assert of.review_states.get("m") == {"s": "rolledBack"}
+    assert of.review_states.get("s") is None
 
 
 @settings(max_examples=settings.default.max_examples // 2)

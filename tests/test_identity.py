@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mmapstore import identity, layout
+from mmapstore.columns import Column
 from mmapstore.dialect import DIALECTS, Dialect, dialect_named
 from mmapstore.errors import TranscriptChangedError
 from mmapstore.fileio import open_regular
@@ -128,7 +129,7 @@ def test_what_is_no_id_stays_unresolved(write: Callable[..., Path], value: bytes
     none = b'{"type":"message","a":{"id":"a"}}\n'
     path = write(line + message("a") + b"\n" + none)
     found = identities_of(path)
-    assert found.unresolved.tolist() == [0, 2]
+    assert found.unresolved.whole().tolist() == [0, 2]
     assert list(found.candidates("a")) == [1]
     assert read_id(line, NATIVE) is None
 
@@ -153,7 +154,7 @@ def test_candidates_are_where_a_parser_finds_the_id(
     assert list(found.candidates(asked)) == [
         position for position in reversed(range(len(ids))) if ids[position] == asked
     ]
-    assert found.unresolved.tolist() == [at for at, each in enumerate(ids) if each is None]
+    assert found.unresolved.whole().tolist() == [at for at, each in enumerate(ids) if each is None]
     assert [read_id(line, NATIVE) for line in lines] == ids
 
 
@@ -247,14 +248,16 @@ def test_ids_at_nested_places(
     for position, message_id in enumerate(["a", "b", "3"]):
         assert positions(lines, message_id, name) == [position]
     path = write(b"\n".join(lines) + b"\n")
-    assert identities_of(path, dialect_named(name)).unresolved.tolist() == [3]
+    assert identities_of(path, dialect_named(name)).without_id(9) == [3]
 
 
 def test_a_dialect_without_ids_resolves_nothing(write: Callable[..., Path]) -> None:
     path = write(message("a") + b"\n" + message("b") + b"\n")
     found = identities_of(path, dialect_named("generic"))
-    assert found.unresolved.tolist() == [0, 1]
+    # there is nothing that a look-up would have to read
+    assert found.without_id(9) == []
     assert list(found.candidates("a")) == []
+    assert list(found.candidates("")) == []
 
 
 def test_damaged_lines_resolve_as_far_as_their_id_reads(write: Callable[..., Path]) -> None:
@@ -267,27 +270,28 @@ def test_damaged_lines_resolve_as_far_as_their_id_reads(write: Callable[..., Pat
     found = identities_of(write(b"".join(line + b"\n" for line in lines)))
     assert list(found.candidates("cut")) == [0]
     assert list(found.candidates("x")) == [3, 2]
-    assert found.unresolved.tolist() == [1]
+    assert found.unresolved.whole().tolist() == [1]
 
 
 def test_an_id_that_is_cut_off_is_not_readable(write: Callable[..., Path]) -> None:
     line = b'{"type":"message","id":"half\n'
     assert read_id(line, NATIVE) is None
-    assert identities_of(write(line + message("x") + b"\n")).unresolved.tolist() == [0]
+    assert identities_of(write(line + message("x") + b"\n")).without_id(9) == [0]
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"a\x01b"])
 def test_an_id_that_is_no_text_is_not_readable(write: Callable[..., Path], raw: bytes) -> None:
     line = b'{"type":"message","id":"%s"}\n' % raw
     assert read_id(line, NATIVE) is None
-    assert identities_of(write(line)).unresolved.tolist() == [0]
+    assert identities_of(write(line)).without_id(9) == [0]
 
 
 def test_eight_bytes_a_message(write: Callable[..., Path]) -> None:
     found = identities_of(write(b"".join(message(f"id-{n}") + b"\n" for n in range(1000))))
-    assert found.checksums.nbytes + found.positions.nbytes == 8000
+    columns = (found.checksums.whole(), found.positions.whole())
+    assert sum(column.nbytes for column in columns) == 8000
     assert len(found.unresolved) == 0
-    assert (np.diff(found.checksums.astype(np.int64)) >= 0).all()
+    assert (np.diff(columns[0].astype(np.int64)) >= 0).all()
 
 
 def test_more_lines_than_are_looked_at_together(
@@ -310,6 +314,219 @@ def test_a_file_that_has_shrunk_is_said_to_have_changed(write: Callable[..., Pat
     assert (caught.value.path, caught.value.offset) == (str(path), 40)
 
 
+# -- growth ---------------------------------------------------------------------------
+
+
+def first_lines(extents: Extents, count: int) -> Extents:
+    return Extents(Column(extents.starts[:count]), Column(extents.ends[:count]))
+
+
+def columns_of(found: Identities) -> tuple[list[int], ...]:
+    in_order = found.sorted_in()
+    assert in_order.count == found.count
+    for column in (in_order.checksums, in_order.positions, in_order.unresolved):
+        assert column.whole().dtype == np.dtype("<u4")
+    return (
+        in_order.checksums.whole().tolist(),
+        in_order.positions.whole().tolist(),
+        in_order.unresolved.whole().tolist(),
+    )
+
+
+def check_identities(found: Identities, ids: list[str | None]) -> None:
+    """Compare with a list of the ids, None for one that cannot be read."""
+    assert found.count == len(ids)
+    of_checksum: dict[int, list[int]] = {}
+    for position, message_id in enumerate(ids):
+        if message_id is not None:
+            checksum = zlib.crc32(message_id.encode("utf-8", "surrogatepass"))
+            of_checksum.setdefault(checksum, []).append(position)
+    for message_id in {*NAMES, "none", ""}:
+        checksum = zlib.crc32(message_id.encode("utf-8", "surrogatepass"))
+        assert list(found.candidates(message_id)) == of_checksum.get(checksum, [])[::-1]
+    unresolved = [position for position, message_id in enumerate(ids) if message_id is None]
+    for limit in {0, 1, 2, len(unresolved), len(ids), len(ids) + 1}:
+        assert found.without_id(limit) == unresolved[:limit]
+    assert columns_of(found) == (
+        [checksum for checksum in sorted(of_checksum) for _ in of_checksum[checksum]],
+        [position for checksum in sorted(of_checksum) for position in of_checksum[checksum]],
+        unresolved,
+    )
+
+
+NAMES = ["a", "b", *TWINS, "é", "\ud83d", "x" * 120]
+LINES = [
+    *((name, message(name) + b"\n") for name in NAMES),
+    ("a", b'{"type":"message","b":[{"id":"no"}],"\\u0069d":"a"}\n'),
+    ("b", b'{"type":"message","id":"b","torn\n'),
+    (None, b'{"type":"message","id":null}\n'),
+    (None, b'{"type":"message"}\n'),
+    (None, b'{"type":"message","id":"half\n'),
+]
+
+
+class File:
+    """A file of messages whose ids are known."""
+
+    def __init__(self, path: Path, lines: list[tuple[str | None, bytes]], *, mark: bool) -> None:
+        path.write_bytes((b"\xef\xbb\xbf" if mark else b"") + b"".join(line for _, line in lines))
+        self.ids = [message_id for message_id, _ in lines]
+        descriptor = open_regular(str(path))
+        self.source = ReadFile(descriptor, path.stat().st_size)
+        self.messages = layout.build(self.source, NATIVE, descriptor.stamp()).messages
+        assert len(self.messages) == len(lines)
+
+    def built(self, count: int) -> Identities:
+        return identity.build(self.source, first_lines(self.messages, count), NATIVE)
+
+    def grown(self, known: Identities, count: int) -> Identities:
+        return known.grown(self.source, first_lines(self.messages, count), NATIVE)
+
+
+def few(patch: pytest.MonkeyPatch, one_by_one: int, recent: int) -> None:
+    patch.setattr(identity, "_FEW_COUNT", one_by_one)
+    patch.setattr(identity, "_RECENT_COUNT", recent)
+
+
+@pytest.mark.parametrize("mark", [False, True])
+@pytest.mark.parametrize("recent", [0, 3, 100])
+@pytest.mark.parametrize("one_by_one", [0, 2, 100])
+def test_identities_that_grew_are_those_that_are_built_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_by_one: int, recent: int, mark: bool
+) -> None:
+    """In two steps, at every split."""
+    few(monkeypatch, one_by_one, recent)
+    file = File(tmp_path / "t.jsonl", [*LINES, *LINES[:3]], mark=mark)
+    total = len(file.ids)
+    whole = file.built(total)
+    check_identities(whole, file.ids)
+    for split in range(total + 1):
+        before = file.built(split)
+        grown = file.grown(before, total)
+        check_identities(grown, file.ids)
+        check_identities(before, file.ids[:split])
+        assert columns_of(grown) == columns_of(whole)
+
+
+@settings(max_examples=settings.default.max_examples * 2)
+@given(
+    lines=st.lists(st.sampled_from(LINES), min_size=1, max_size=30),
+    steps=st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 30), st.booleans()), min_size=1, max_size=8
+    ),
+    one_by_one=st.sampled_from([0, 2, 100]),
+    recent=st.sampled_from([0, 1, 4, 100]),
+    mark=st.booleans(),
+)
+@example(
+    lines=[LINES[0]] * 6,
+    steps=[(0, 2, False), (1, 4, False), (1, 5, False), (2, 6, False)],
+    one_by_one=100,
+    recent=100,
+    mark=False,
+).via("two that grow out of one, and a third out of the first of them")
+@example(
+    lines=[LINES[-1]] * 6,
+    steps=[(0, 2, False), (1, 4, False), (1, 5, True), (2, 6, False)],
+    one_by_one=100,
+    recent=100,
+    mark=False,
+).via("the same of lines that are not resolved")
+def test_every_identities_of_a_family_knows_its_own_lines(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[tuple[str | None, bytes]],
+    steps: list[tuple[int, int, bool]],
+    one_by_one: int,
+    recent: int,
+    mark: bool,
+) -> None:
+    """Each step grows any of those before it by any number of lines, or sorts it in."""
+    file = File(tmp_path_factory.getbasetemp() / "family.jsonl", lines, mark=mark)
+    with pytest.MonkeyPatch.context() as patch:
+        few(patch, one_by_one, recent)
+        family = [file.built(0)]
+        for parent, more, sorted_in in steps:
+            known = family[parent % len(family)]
+            if sorted_in:
+                known = known.sorted_in()
+            family.append(file.grown(known, min(known.count + more, len(lines))))
+        for known in family:
+            check_identities(known, file.ids[: known.count])
+
+
+def test_growth_reads_the_new_lines_alone(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = File(write(b""), [(f"m{n}", message(f"m{n}") + b"\n") for n in range(40)], mark=False)
+    starts, ends = file.messages.starts.tolist(), file.messages.ends.tolist()
+    known = file.built(10)
+    reads: list[tuple[int, int]] = []
+    pread = os.pread
+
+    def counted(fd: int, nbytes: int, offset: int) -> bytes:
+        reads.append((offset, offset + nbytes))
+        return pread(fd, nbytes, offset)
+
+    monkeypatch.setattr(os, "pread", counted)
+    for count in (11, 14, 40, 40):
+        reads.clear()
+        grown = file.grown(known, count)
+        assert sum(high - low for low, high in reads) == sum(ends[known.count : count]) - sum(
+            starts[known.count : count]
+        )
+        assert all(low >= starts[known.count] for low, _ in reads)
+        known = grown
+    assert [list(known.candidates(f"m{n}")) for n in range(40)] == [[n] for n in range(40)]
+
+
+def test_what_stands_aside_is_sorted_in_when_it_is_much(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(monkeypatch, 8, 5)
+    file = File(write(b""), [(f"m{n}", message(f"m{n}") + b"\n") for n in range(20)], mark=False)
+    known = file.built(4)
+    sorted_counts = []
+    for count in range(5, 21):
+        known = file.grown(known, count)
+        sorted_counts.append(len(known.checksums))
+    assert sorted_counts == [4] * 5 + [10] * 6 + [16] * 5
+    # nothing to do where nothing stands aside
+    assert known.sorted_in().sorted_in() is not known
+    in_order = known.sorted_in()
+    assert in_order.sorted_in() is in_order
+
+
+def test_growth_of_a_dialect_without_ids(write: Callable[..., Path]) -> None:
+    generic = dialect_named("generic")
+    path = write(message("a") * 3)
+    file = File(path, [("a", message("a") + b"\n")] * 12, mark=False)
+    known = identity.build(file.source, first_lines(file.messages, 3), generic)
+    for count in (4, 12):
+        known = known.grown(file.source, first_lines(file.messages, count), generic)
+        assert (known.count, known.without_id(20), list(known.candidates("a"))) == (count, [], [])
+        assert columns_of(known) == ([], [], [])
+
+
+@pytest.mark.parametrize("count", [2, 20], ids=["one by one", "by arrays"])
+def test_growth_of_a_file_that_has_shrunk_changes_nothing(
+    write: Callable[..., Path], count: int
+) -> None:
+    path = write(b"")
+    file = File(path, [(f"m{n}", message(f"m{n}") + b"\n") for n in range(3 + count)], mark=False)
+    data = path.read_bytes()
+    known = file.built(3)
+    cut = int(file.messages.ends[3]) + 5
+    os.truncate(path, cut)
+    with pytest.raises(TranscriptChangedError) as caught:
+        file.grown(known, 3 + count)
+    assert (caught.value.path, caught.value.offset) == (str(path), cut)
+    path.write_bytes(data)
+    grown = file.grown(known, 3 + count)
+    assert [list(grown.candidates(f"m{n}")) for n in range(3 + count)] == [
+        [n] for n in range(3 + count)
+    ]
+
+
 # -- spans ----------------------------------------------------------------------------
 
 
@@ -323,7 +540,7 @@ def test_spans_are_adjacent_and_small(
     sizes: list[tuple[int, int]], edges: tuple[int, int], span: int
 ) -> None:
     bounds = np.cumsum([nbytes for pair in sizes for nbytes in pair], dtype="<u8")
-    extents = Extents(bounds[::2], bounds[1::2])
+    extents = Extents(Column(bounds[::2]), Column(bounds[1::2]))
     start, stop = sorted(min(edge, len(sizes)) for edge in edges)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(identity, "_SPAN_NBYTES", span)

@@ -30,12 +30,18 @@ LAYERS = [
     "identity",
     "cache",
     "cachedir",
+    "places",
+    "glance",
+    "catalogue",
+    "sessions",
     "generation",
     "lookup",
     "window",
     "paging",
     "verify",
     "loader",
+    "watch",
+    "follow",
     "transcript",
 ]
 
@@ -64,6 +70,7 @@ OWNERS = {
     "sqlite3": {"host/catalog"},
     "fcntl": {"stamp", "fileio"},
     "tempfile": {"cli"},
+    "watchfiles": {"watch"},
 }
 
 

@@ -33,6 +33,9 @@ class InMemory:
         self.data = data
         self.nbytes = len(data)
 
+    def view(self, start: int, stop: int) -> memoryview:
+        return memoryview(self.data)[start:stop]
+
     def reader(self, start: int) -> Any:
         return filemap._MapReader(Run(0, self.data), start, self.nbytes)
 
@@ -46,7 +49,13 @@ def build(data: bytes, dialect: str = "native", **kwargs: Any) -> Layout:
 
 
 def extend(known: Layout, data: bytes) -> Layout:
-    return layout.extend(known, InMemory(data), stamp_for(len(data)))
+    """Return the layout of a file that has grown, which is the same by arrays and line by line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout, "_FEW_NBYTES", -1)
+        scanned = layout.extend(known, InMemory(data), stamp_for(len(data)))
+    told = layout.extend(known, InMemory(data), stamp_for(len(data)))
+    assert facts(told) == facts(scanned)
+    return told
 
 
 def facts(of: Layout) -> tuple[Any, ...]:
@@ -56,7 +65,8 @@ def facts(of: Layout) -> tuple[Any, ...]:
         of.line_count,
         of.dialect.name,
         of.open_boundary,
-        of.checkpoints.tolist(),
+        of.last,
+        of.checkpoints.whole().tolist(),
         *(
             (extents.starts.tolist(), extents.ends.tolist())
             for extents in (of.messages, of.compactions, of.reviews)
@@ -109,6 +119,7 @@ def naive_facts(data: bytes, dialect: str = "native") -> tuple[Any, ...]:
         len(lines),
         dialect,
         waiting,
+        data[:at][-layout.LAST_NBYTES :],
         checkpoints,
         *(([low for low, _ in column], [high for _, high in column]) for column in columns),
     )
@@ -206,6 +217,55 @@ def test_nothing_new_is_the_same_layout_under_the_new_stamp() -> None:
     assert facts(again)[2:] == facts(known)[2:]
 
 
+@pytest.mark.parametrize("count", [1, 16, 4096])
+@FEWER
+@given(data=transcripts(max_lines=6), cuts=st.tuples(st.integers(0, 2000), st.integers(0, 2000)))
+def test_an_append_is_told_from_a_rewrite_by_the_bytes_in_front_of_it(
+    count: int, data: bytes, cuts: tuple[int, int]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout, "LAST_NBYTES", count)
+        first, second = sorted(min(cut, len(data)) for cut in cuts)
+        known = extend(build(data[:first]), data[:second])
+        assert known.last == data[: known.file_len][-count:]
+        assert layout.is_behind(known, InMemory(data))
+        assert not layout.is_behind(known, InMemory(data[: known.file_len - 1])) or not known.last
+        for at in range(max(0, known.file_len - count - 2), known.file_len):
+            changed = bytearray(data)
+            changed[at] ^= 1
+            unseen = at < known.file_len - count
+            assert layout.is_behind(known, InMemory(bytes(changed))) is unseen
+
+
+MESSAGE = b'{"type":"message","id":"a","blocks":[]}\n'
+REVIEW = b'{"type":"tool_review_state","messageId":"a"}\n'
+COMPACTION = b'{"type":"compaction","id":"c"}\n'
+CLAUDE_MESSAGE = b'{"type":"assistant","message":{}}\n'
+
+
+@pytest.mark.parametrize(
+    ("dialect", "head", "added", "told"),
+    [
+        ("native", MESSAGE, MESSAGE + REVIEW + MESSAGE, True),
+        ("native", MESSAGE, MESSAGE + b"torn", True),
+        ("native", MESSAGE, b"torn", True),
+        # each of these may decide for another line, or be what no line before it was
+        ("native", b"", MESSAGE, False),
+        ("native", MESSAGE, MESSAGE + COMPACTION, False),
+        ("claude", b'{"type":"system","subtype":"compact_boundary"}\n', CLAUDE_MESSAGE, False),
+    ],
+)
+def test_which_appends_are_told_line_by_line(
+    dialect: str, head: bytes, added: bytes, told: bool
+) -> None:
+    data = head + added
+    known = build(head, dialect)
+    few = layout.with_few(known, added, stamp_for(len(data)))
+    assert (few is not None) is told
+    assert few is None or facts(few) == naive_facts(head + added, dialect)
+    assert facts(extend(known, data)) == naive_facts(data, dialect)
+
+
 # -- steps ----------------------------------------------------------------------------
 
 
@@ -294,7 +354,7 @@ def test_long_sequences_grown_in_parts(names: list[str], cuts: list[int]) -> Non
 
 def test_native_compactions_are_never_paired() -> None:
     data = b'{"type":"compaction"}\n' * 3 + b'{"type":"message"}\n{"type":"compaction"}\n'
-    assert build(data).checkpoints.tolist() == [0, 1, 2, 3]
+    assert build(data).checkpoints.whole().tolist() == [0, 1, 2, 3]
 
 
 # -- columns --------------------------------------------------------------------------

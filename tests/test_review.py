@@ -6,13 +6,15 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mmapstore.review import overlay, replay, reviews
-from tests.strategies import message_records, review_records, values
+from mmapstore.review import ReviewStates, overlay, replay, reviews
+from tests.strategies import IDS, message_records, review_records, values
 
 ids = st.sampled_from(["a", "b", "c"])
+#: what any test here calls a message
+MESSAGE_IDS = [*IDS, "0", "m", "n", "z", "other", ""]
 words = st.one_of(ids, st.sampled_from(["", 7, None, ["a"], {"a": 1}]))
 state_records = st.one_of(
     st.fixed_dictionaries({"messageId": ids, "snapshotId": ids, "state": ids}),
@@ -32,20 +34,34 @@ def naive_states(records: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
     return states
 
 
+def flat(states: ReviewStates) -> dict[tuple[str, str], str]:
+    """Return the state of each pair, of every message that any test names."""
+    return {
+        (message_id, snapshot_id): state
+        for message_id in MESSAGE_IDS
+        for snapshot_id, state in (states.get(message_id) or {}).items()
+    }
+
+
+def replayed(states: dict[str, dict[str, str]]) -> ReviewStates:
+    """Return states that say this and no more."""
+    return replay(
+        {"messageId": message_id, "snapshotId": snapshot_id, "state": state}
+        for message_id, of_message in states.items()
+        for snapshot_id, state in of_message.items()
+    )
+
+
 @given(records=st.lists(st.one_of(state_records, review_records), max_size=20))
 def test_the_last_record_of_a_message_and_snapshot_wins(records: list[dict[str, Any]]) -> None:
-    flat = {
-        (message_id, snapshot_id): state
-        for message_id, of_message in replay(records).items()
-        for snapshot_id, state in of_message.items()
-    }
-    assert flat == naive_states(records)
+    assert flat(replay(records)) == naive_states(records)
 
 
 def test_replay_reads_a_stream_once() -> None:
     records = ({"messageId": "m", "snapshotId": "s", "state": str(n)} for n in range(3))
-    assert replay(records) == {"m": {"s": "2"}}
-    assert replay([]) == {}
+    states = replay(records)
+    assert (states.count, states.get("m"), states.get("s")) == (3, {"s": "2"}, None)
+    assert (replay([]).count, replay([]).get("m")) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +80,84 @@ def test_replay_reads_a_stream_once() -> None:
 )
 def test_an_incomplete_record_says_nothing(record: dict[str, Any]) -> None:
     before = {"messageId": "m", "snapshotId": "s", "state": "rolledBack"}
-    assert replay([record]) == {}
-    assert replay([before, record]) == {"m": {"s": "rolledBack"}}
+    assert flat(replay([record])) == {}
+    assert flat(replay([before, record])) == {("m", "s"): "rolledBack"}
+
+
+# -- growth ---------------------------------------------------------------------------
+
+#: None stands for a line that does not decode
+logs = st.lists(st.one_of(st.none(), state_records, state_records, review_records), max_size=24)
+
+
+def naive_of(log: list[dict[str, Any] | None]) -> dict[tuple[str, str], str]:
+    return naive_states([record for record in log if record is not None])
+
+
+@given(log=logs, cuts=st.lists(st.integers(0, 24), max_size=5))
+def test_states_that_grew_are_those_that_are_replayed_anew(
+    log: list[dict[str, Any] | None], cuts: list[int]
+) -> None:
+    states = ReviewStates()
+    seen = [(states, 0)]
+    for cut in (*sorted(min(cut, len(log)) for cut in cuts), len(log)):
+        # a stream, as a file's lines are
+        states = states.grown(iter(log[states.count : cut]), cut)
+        seen.append((states, cut))
+    assert flat(states) == flat(replay(log)) == naive_of(log)
+    # those that were there before are as they were, whatever later lines say
+    for before, count in seen:
+        assert before.count == count
+        assert flat(before) == naive_of(log[:count])
+
+
+@given(log=logs, branches=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 24)), max_size=8))
+@example(
+    log=[{"messageId": "a", "snapshotId": "a", "state": state} for state in "abc"],
+    branches=[(0, 3), (0, 1), (2, 2)],
+)
+def test_two_that_grow_out_of_one_do_not_disturb_each_other(
+    log: list[dict[str, Any] | None], branches: list[tuple[int, int]]
+) -> None:
+    """As when a window of an earlier state is looked at after a later one."""
+    family = [ReviewStates()]
+    for parent, more in branches:
+        known = family[parent % len(family)]
+        count = min(known.count + more, len(log))
+        family.append(known.grown(log[known.count : count], count))
+    for states in family:
+        assert flat(states) == naive_of(log[: states.count])
+
+
+def test_growth_that_was_interrupted_is_begun_again() -> None:
+    log = [{"messageId": "m", "snapshotId": s, "state": f"{n}"} for n, s in enumerate("abab")]
+
+    def interrupted() -> Any:
+        yield from log[1:3]
+        raise KeyboardInterrupt
+
+    states = ReviewStates().grown(log[:1], 1)
+    with pytest.raises(KeyboardInterrupt):
+        states.grown(interrupted(), 4)
+    assert (states.count, flat(states)) == (1, {("m", "a"): "0"})
+    assert flat(states.grown(log[1:2], 2)) == {("m", "a"): "0", ("m", "b"): "1"}
+    assert flat(states.grown(log[1:], 4)) == {("m", "a"): "2", ("m", "b"): "3"}
+
+
+def test_a_message_that_only_later_lines_name_has_no_states() -> None:
+    before = ReviewStates()
+    after = before.grown([{"messageId": "m", "snapshotId": "s", "state": "x"}], 1)
+    assert after.get("m") == {"s": "x"}
+    assert before.get("m") is None
+
+
+def test_states_that_are_handed_out_are_the_callers_own() -> None:
+    states = replayed({"m": {"s": "x"}})
+    states.get("m")["s"] = "y"  # type: ignore[index]
+    assert states.get("m") == {"s": "x"}
+
+
+# -- overlays -------------------------------------------------------------------------
 
 
 def tool_message(*details: Any) -> dict[str, Any]:
@@ -79,7 +171,7 @@ def test_one_review_and_many_in_every_block_are_overlaid() -> None:
         {"reviews": [{"snapshotId": "s2"}, {"snapshotId": "s3", "state": "active"}]},
         {"review": {"snapshotId": "s3"}, "reviews": [{"snapshotId": "s1", "state": "x"}]},
     )
-    overlay(message, {"m": {"s1": "rolledBack", "s2": "active"}, "other": {"s3": "no"}})
+    overlay(message, replayed({"m": {"s1": "rolledBack", "s2": "active"}, "other": {"s3": "no"}}))
     assert message == tool_message(
         {"review": {"snapshotId": "s1", "state": "rolledBack", "path": "p"}},
         {
@@ -96,11 +188,11 @@ def test_one_review_and_many_in_every_block_are_overlaid() -> None:
 def test_only_tool_messages_with_that_id_are_overlaid(change: dict[str, Any]) -> None:
     message = tool_message({"review": {"snapshotId": "s", "state": "active"}}) | change
     before = copy.deepcopy(message)
-    overlay(message, {"m": {"s": "rolledBack"}})
+    overlay(message, replayed({"m": {"s": "rolledBack"}}))
     assert message == before
 
 
-STATES = {"m": {"s1": "new", "s2": "", "": "empty"}, "a": {"s1": "new a"}, "b": {"s1": "new b"}}
+STATES = {"m": {"s1": "new", "s2": "0", "": "empty"}, "a": {"s1": "new a"}, "b": {"s1": "new b"}}
 
 
 def naive_overlay(message: dict[str, Any], states: dict[str, dict[str, str]]) -> dict[str, Any]:
@@ -129,7 +221,7 @@ def naive_overlay(message: dict[str, Any], states: dict[str, dict[str, str]]) ->
 def test_any_message(message: dict[str, Any], id_: str) -> None:
     message["id"] = id_
     expected = naive_overlay(message, STATES)
-    overlay(message, STATES)
+    overlay(message, replayed(STATES))
     assert message == expected
 
 
@@ -141,7 +233,7 @@ def test_any_message(message: dict[str, Any], id_: str) -> None:
 )
 def test_no_shape_of_a_message_is_too_odd(message: dict[str, Any]) -> None:
     expected = naive_overlay(message, STATES)
-    overlay(message, STATES)
+    overlay(message, replayed(STATES))
     assert message == expected
 
 

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mmapstore
-from mmapstore import detect, filemap, identity, transcript
+from mmapstore import detect, filemap, identity, layout, loader, transcript
+from mmapstore.columns import Column
 from mmapstore.layout import Extents, Layout
 from mmapstore.paging import _cut
 from mmapstore.transcript import Refresh
@@ -175,21 +176,36 @@ def test_growth_in_any_pieces(path: Path, access: str, trust: Any) -> None:
             assert t.torn_nbytes == len(data) - len(complete)
 
 
-def test_trusted_growth_reads_the_tail_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scanned", [True, False], ids=["scanned", "told line by line"])
+def test_trusted_growth_reads_the_tail_alone(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, scanned: bool
+) -> None:
+    """The tail, and what tells that it is one: the last bytes in front of it."""
+    monkeypatch.setattr(layout, "_FEW_NBYTES", 0 if scanned else 1 << 14)
+    monkeypatch.setattr(layout, "LAST_NBYTES", 16)
+    data = HEADER + message("a") * 500
     progress: list[tuple[int, int]] = []
-    starts: list[int] = []
-    reader = filemap.ReadFile.reader
-    monkeypatch.setattr(
-        filemap.ReadFile, "reader", lambda self, start: starts.append(start) or reader(self, start)
-    )
+    reads: list[tuple[int, int]] = []
+    pread = os.pread
     with mmapstore.open(
-        path, access="pread", trust="append-only", progress=lambda *each: progress.append(each)
+        path := write(data),
+        access="pread",
+        trust="append-only",
+        cache_dir=None,
+        progress=lambda *each: progress.append(each),
     ) as t:
+        assert progress == [(len(data), len(data))]
+        progress.clear()
         grow(path)
+        monkeypatch.setattr(
+            os, "pread", lambda fd, *where: reads.append(where) or pread(fd, *where)
+        )
         assert t.refresh() is APPENDED
-        assert starts == [0, len(DATA)]
-        nbytes = len(DATA + message("c"))
-        assert progress == [(len(DATA), len(DATA)), (nbytes, nbytes)]
+        assert (len(t), t.layout.line_count) == (501, 502)
+        nbytes = len(data + message("c"))
+        assert progress == ([(nbytes, nbytes)] if scanned else [])
+        assert reads
+        assert min(offset for _, offset in reads) == len(data) - 16
 
 
 def test_a_failed_check_is_mended_by_the_next_refresh(
@@ -343,7 +359,7 @@ def test_what_is_asked_for_is_done(write: Callable[..., Path], access: Any) -> N
 
 
 def test_files_of_a_network_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript, "on_remote_filesystem", lambda device: True)
+    monkeypatch.setattr(loader, "on_remote_filesystem", lambda device: True)
     assert mmapstore.open(path).access == "pread"
     assert mmapstore.open(path, access="mmap").access == "mmap"
 
@@ -553,7 +569,7 @@ def test_closing_during_a_refresh_closes(path: Path) -> None:
             opened[0].close()
 
     opened: list[mmapstore.Transcript] = []
-    t = mmapstore.open(path, progress=close)
+    t = mmapstore.open(path, progress=close, cache_dir=None)
     opened.append(t)
     grow(path)
     t.refresh()
@@ -572,10 +588,10 @@ def test_an_interrupted_scan_leaves_nothing_behind(
 
     gc.collect()
     before = open_fds()
-    t = mmapstore.open(path, access=access, progress=progress)
+    t = mmapstore.open(path, access=access, progress=progress, cache_dir=None)
     interrupt = True
     with pytest.raises(KeyboardInterrupt):
-        mmapstore.open(path, access=access, progress=progress)
+        mmapstore.open(path, access=access, progress=progress, cache_dir=None)
     grow(path)
     with pytest.raises(KeyboardInterrupt):
         t.refresh()
@@ -660,11 +676,11 @@ def test_a_page_cut_to_a_number_of_bytes(
         at += nbytes + 7
     columns = Extents(
         *(
-            np.array(each, "<u8")
+            Column(np.array(each, "<u8"))
             for each in (starts, [a + n for a, n in zip(starts, sizes, strict=True)])
         )
     )
-    known = Layout(at, None, 0, columns, columns, columns, np.zeros(0), None, False)  # type: ignore[arg-type]
+    known = Layout(at, None, 0, columns, columns, columns, Column(np.zeros(0)), None, False)  # type: ignore[arg-type]
     start, anchor, stop = sorted(min(edge, len(sizes)) for edge in edges)
     if start == stop:
         return

@@ -23,6 +23,7 @@ _LABELS = {
     "compaction_lines": ("compaction lines", "{}"),
     "review_states": ("review states", "{}"),
     "other": ("other lines", "{}"),
+    "cache": ("layout cache", "{}"),
     "access": ("read by", "{}"),
 }
 
@@ -36,7 +37,8 @@ def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
 
     lines = messages + compaction_lines + review_states + other; compactions counts
     checkpoints, of which some agents write two lines each. torn_nbytes (the torn tail) is the
-    size of an unterminated last line, which counts as nothing else.
+    size of an unterminated last line, which counts as nothing else. cache says what became of
+    the layout cache: hit (used), miss (none there), stale (there and of no use), off (not asked).
     """
     layout = transcript.layout
     messages = transcript.message_count
@@ -54,7 +56,7 @@ def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
         "compaction_lines": compaction_lines,
         "review_states": review_states,
         "other": layout.line_count - messages - compaction_lines - review_states,
-        "cache": "off",
+        "cache": transcript.cache,
         "access": transcript.access,
     }
     if as_json:
@@ -68,8 +70,6 @@ def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
 def _for_people(facts: dict[str, str | int]) -> dict[str, str]:
     rows = {}
     for key, value in facts.items():
-        if (key, value) == ("cache", "off"):
-            continue
         label, form = _LABELS.get(key, (key, "{}"))
         rows[label] = form.format(f"{value:,}" if isinstance(value, int) else on_one_line(value))
     return rows

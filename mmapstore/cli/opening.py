@@ -18,6 +18,7 @@ import click
 
 import mmapstore
 
+from ..cachedir import CacheDir
 from ..decode import UndecodableError, decode_object
 from ..dialect import DIALECTS
 from . import output
@@ -58,17 +59,22 @@ def reads_transcript(verb: Callable[..., int]) -> Callable[..., int]:
         show_default=True,
         help="How to read FILE.",
     )
+    @click.option("--no-cache", is_flag=True, help="Neither use nor keep a layout cache of FILE.")
     @functools.wraps(verb)
-    def command(file: str, dialect: str | None, access: Access, **options: Any) -> int:
+    def command(
+        file: str, dialect: str | None, access: Access, no_cache: bool, **options: Any
+    ) -> int:
         name = output.shown_path(file)
-        with opened(file, dialect, access) as transcript:
+        with opened(file, dialect, access, no_cache=no_cache) as transcript:
             return verb(transcript, name, **options)
 
     return command
 
 
 @contextlib.contextmanager
-def opened(file: str, dialect: str | None, access: Access) -> Iterator[mmapstore.Transcript]:
+def opened(
+    file: str, dialect: str | None, access: Access, *, no_cache: bool = False
+) -> Iterator[mmapstore.Transcript]:
     """Open a transcript, or standard input, showing a bar if that takes long."""
     with contextlib.ExitStack() as stack:
         path = file
@@ -77,7 +83,14 @@ def opened(file: str, dialect: str | None, access: Access) -> Iterator[mmapstore
             path = f"/dev/fd/{stack.enter_context(_spooled())}"
         try:
             with Bar("reading") as bar:
-                transcript = mmapstore.open(path, dialect=dialect, access=access, progress=bar)
+                transcript = mmapstore.open(
+                    path,
+                    dialect=dialect,
+                    access=access,
+                    # what was piped in can never be opened again
+                    cache_dir=None if no_cache or file == STDIN else CacheDir.USER,
+                    progress=bar,
+                )
             yield stack.enter_context(transcript)
         except mmapstore.MmapStoreError as error:
             if isinstance(error, mmapstore.NotATranscriptError) and "FIFO" in error.what:

@@ -7,14 +7,15 @@ is a bug, and keeps its traceback.
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import MessageNotFoundError, MmapStoreError, PositionError
 from . import output
+from .cache import cache
 from .info import info
+from .ls import ls
 from .show import show
 from .tail import tail
 from .verify import verify
@@ -47,6 +48,9 @@ _HINTS: dict[type[BaseException], str] = {
 def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
+    # here, so that no other command pays for it
+    import importlib.metadata
+
     try:
         version = importlib.metadata.version("mmapstore")
     except importlib.metadata.PackageNotFoundError:
@@ -75,7 +79,7 @@ def app() -> None:
     """
 
 
-for _verb in (tail, show, info, verify):
+for _verb in (tail, show, info, verify, ls, cache):
     app.add_command(_verb)
 
 
