@@ -17,14 +17,22 @@ offset arrays), :mod:`~mmapstore.generation` (a layout over its bytes) and
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .cachedir import CacheDir
 from .errors import (
+    ConflictError,
+    InvalidRecordError,
+    InvalidSessionIdError,
     LineDecodeError,
+    LockedError,
     MessageNotFoundError,
     MmapStoreError,
     NotATranscriptError,
     PositionError,
+    SessionNotFoundError,
     TranscriptChangedError,
+    WriteFailedError,
 )
 from .generation import Damaged
 from .grammar import Dialect, Kind
@@ -35,23 +43,47 @@ from .transcript import Transcript, open
 from .verify import Finding
 from .window import Window
 
+if TYPE_CHECKING:
+    from .host import Host
+
 __all__ = [
     "CacheDir",
+    "ConflictError",
     "Damaged",
     "Dialect",
     "Extents",
     "Finding",
+    "Host",
+    "InvalidRecordError",
+    "InvalidSessionIdError",
     "Kind",
     "Layout",
     "LineDecodeError",
+    "LockedError",
     "MessageNotFoundError",
     "MmapStoreError",
     "NotATranscriptError",
     "PositionError",
     "Refresh",
+    "SessionNotFoundError",
     "Stamp",
     "Transcript",
     "TranscriptChangedError",
     "Window",
+    "WriteFailedError",
     "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # the writing side, when it is asked for: a reader imports no sqlite3
+    if name in ("Host", "Outbox"):
+        from importlib import import_module
+
+        try:
+            return getattr(import_module(f".host.{name.lower()}", __name__), name)
+        except ModuleNotFoundError as error:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message) from error
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

@@ -93,3 +93,30 @@ class LineDecodeError(MmapStoreError, ValueError):
 
 class TranscriptChangedError(MmapStoreError, RuntimeError):
     """Is raised when the bytes under a layout are no longer those it was built from."""
+
+
+class SessionNotFoundError(MmapStoreError, FileNotFoundError):
+    """Is raised when the host has no session of that id."""
+
+
+class LockedError(MmapStoreError, BlockingIOError):
+    """Is raised when another host owns the data directory."""
+
+
+class InvalidSessionIdError(MmapStoreError, ValueError):
+    """Is raised for a session id that is refused before any file is touched."""
+
+
+class InvalidRecordError(MmapStoreError, ValueError):
+    """Is raised for a record that the format does not allow; nothing has been written."""
+
+
+class ConflictError(MmapStoreError, ValueError):
+    """Is raised when what is there already contradicts what was asked for."""
+
+
+class WriteFailedError(MmapStoreError, OSError):
+    """Is raised when the system refused a write or a sync.
+
+    What was to be written may be in the file, whole, or may not: it was not acknowledged.
+    """

@@ -14,7 +14,7 @@ import itertools
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import NotATranscriptError
 from .stamp import Stamp, stamp_of_open
@@ -161,3 +161,197 @@ def write_all(fd: int, part: bytes | memoryview) -> None:
     rest = memoryview(part)
     while len(rest):
         rest = rest[os.write(fd, rest) :]
+
+
+# -- what must outlive a crash of the machine -------------------------------------------
+
+
+def sync_data(fd: int) -> None:
+    """Wait until the disk has a file's content and its size.
+
+    Notes
+    -----
+    Never called again for a descriptor that it failed on: the system has dropped what it
+    could not write and would report success.
+    """
+    if hasattr(fcntl_module(), "F_FULLFSYNC"):  # macOS, where fsync stops at the drive's cache
+        fcntl_module().fcntl(fd, fcntl_module().F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def fcntl_module() -> Any:
+    """Return the module, loaded on the first use: a reader pays nothing for it."""
+    import fcntl
+
+    return fcntl
+
+
+def sync_directory(path: str) -> None:
+    """Wait until the disk has a directory's names.
+
+    Raises
+    ------
+    OSError
+        As the system gives it: a rename or a creation before it may be lost.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def open_for_append(path: str) -> int:
+    """Open a file that is there, to append to it; a link is not followed."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(path, flags)
+
+
+def append(fd: int, data: bytes | memoryview) -> None:
+    """Write `data` at the end of a file in one piece; go on after a short count."""
+    written = os.write(fd, data)
+    rest = memoryview(data)[written:]
+    while rest:
+        if written == 0:
+            raise OSError(errno.EIO, "the system wrote nothing and did not say why")
+        written = os.write(fd, rest)
+        rest = rest[written:]
+
+
+def replace_durably(
+    path: str,
+    parts: Iterable[bytes | memoryview],
+    *,
+    like: os.stat_result | None = None,
+    before_rename: Callable[[], None] | None = None,
+) -> None:
+    """Put a file at `path` in one step; it is on the disk when this returns.
+
+    Parameters
+    ----------
+    path : str
+        A file of any age, or none.
+    parts : iterable of bytes-like
+        The new content.
+    like : stat result, optional
+        Whose mode and owner the new file has; without it, its owner's alone to use.
+    before_rename : callable, optional
+        Called when all is written and nothing is replaced yet; may raise.
+
+    Raises
+    ------
+    OSError
+        As the system gives it. Up to the rename the old file is untouched and nothing is left
+        beside it; behind it, the new file is there and may not outlive a crash.
+    """
+    temporary = f"{path}.{os.getpid()}-{next(_serial)}{TEMPORARY_SUFFIX}"
+    fd = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
+    try:
+        try:
+            for part in parts:
+                append(fd, part)
+            if like is not None:
+                if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                    with contextlib.suppress(OSError):  # only a privileged user may
+                        os.fchown(fd, like.st_uid, like.st_gid)
+                os.fchmod(fd, stat.S_IMODE(like.st_mode))
+            sync_data(fd)
+        finally:
+            os.close(fd)
+        if before_rename is not None:
+            before_rename()
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_directory(os.path.dirname(path) or ".")
+
+
+def make_private_directory(path: str) -> None:
+    """Make a directory, and those above it, that only its owner may use; it may be there."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(os.path.abspath(path))
+    make_private_directory(above)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+        sync_directory(above)
+
+
+def make_private_file(path: str) -> None:
+    """Make an empty file that only its owner may use; it may be there."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def remove(path: str) -> bool:
+    """Remove a file; False if there was none."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class LockFile:
+    """A lock of the kernel on a file that is never removed.
+
+    The kernel frees it when its owner ends, however it ends. What is written in the file
+    is for people: it decides nothing.
+
+    Parameters
+    ----------
+    path : str
+        Made if it is not there.
+    owner : str
+        What the file says while the lock is held.
+
+    Raises
+    ------
+    BlockingIOError
+        Somebody has it; ``strerror`` is what the file says.
+    """
+
+    _NBYTES = 256
+
+    def __init__(self, path: str, owner: str) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if not _take_lock(self.fd):
+                said = os.pread(self.fd, self._NBYTES, 0).decode("utf-8", "replace").strip("\0 \n")
+                raise BlockingIOError(errno.EAGAIN, said or "an owner that did not say who it is")
+            text = owner.encode("utf-8", "replace")[: self._NBYTES - 1]
+            # as long as any other: no old text shows behind it, and nothing is truncated
+            os.pwrite(self.fd, text.ljust(self._NBYTES - 1) + b"\n", 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Free the lock."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _take_lock(fd: int) -> bool:
+    fcntl = fcntl_module()
+    try:
+        if hasattr(fcntl, "F_OFD_SETLK"):
+            # unlike a process's own locks, not lost when the process closes the file elsewhere
+            import struct
+
+            whole_file = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole_file)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True

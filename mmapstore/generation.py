@@ -137,6 +137,8 @@ class Generation:
         Where the layout came from, if it was not the file itself.
     before : Generation, optional
         The one that this one is an append to.
+    identities : Identities, optional
+        What is known of them, if more than `before` knows.
     """
 
     from_cache: bool
@@ -158,6 +160,7 @@ class Generation:
         on_trust: bool = False,
         cached: Cached | None = None,
         before: Generation | None = None,
+        identities: Identities | None = None,
     ) -> None:
         self.number = number
         self.path = path
@@ -177,7 +180,7 @@ class Generation:
         self._vouched: set[tuple[int, int]] = set()
         self._touched = _Touched() if before is None else before._touched
         if before is not None:
-            self._identities = before._identities
+            self._identities = identities or before._identities
             self._review_states: ReviewStates = before._review_states
         else:
             self._identities = None if cached is None else cached.identities

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .filemap import FileBytes
+    from .filemap import FileBytes, HeldBytes
     from .grammar import Dialect
     from .layout import Extents
     from .scan import Searchable
+
+    Lines = FileBytes | HeldBytes
 
 #: bytes of message lines that are looked at together
 _SPAN_NBYTES = 4 << 20
@@ -108,7 +110,7 @@ class Identities:
         recent = [position for position in self._recent.unresolved if position < self.count]
         return [*sorted_in, *recent][:limit]
 
-    def grown(self, source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
+    def grown(self, source: Lines, messages: Extents, dialect: Dialect) -> Identities:
         """Return the identities of a layout that has grown, reading the new lines alone."""
         count = len(messages)
         recent = self._recent
@@ -187,7 +189,7 @@ def build(source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
 
 
 def _read(
-    source: FileBytes, messages: Extents, dialect: Dialect, start: int
+    source: Lines, messages: Extents, dialect: Dialect, start: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
     """Return the checksums of the ids from position `start` on, and which could be read."""
     count = len(messages)
@@ -264,7 +266,7 @@ def _printable_ascii(rows: NDArray[np.bytes_], lengths: NDArray[np.int64]) -> ND
     return np.logical_not(other.any(axis=1))
 
 
-def _shorter(source: FileBytes, offset: int) -> TranscriptChangedError:
+def _shorter(source: Lines, offset: int) -> TranscriptChangedError:
     return TranscriptChangedError(
         "the file has become shorter",
         path=source.descriptor.path,

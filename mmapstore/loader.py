@@ -20,7 +20,7 @@ from .cachedir import CacheDir
 from .dialect import DIALECTS, NATIVE
 from .errors import NotATranscriptError, TranscriptChangedError
 from .fileio import on_remote_filesystem, open_regular
-from .filemap import MappedFile, ReadFile
+from .filemap import HeldBytes, MappedFile, ReadFile
 from .generation import Cached, Generation
 from .stamp import Stamp, is_racy
 
@@ -163,8 +163,13 @@ class Loader:
 
         # a torn tail that the append has completed is not in the data
         grown = layout.with_few(known, data, after) if known.file_len == before.nbytes else None
+        identities = current.known_identities
         if grown is None:
-            grown = layout.extend(known, source(), after)
+            grown, identities = layout.extend(known, source(), after), None
+        elif identities is not None:
+            # the ids of what was written are read off what was written
+            held = HeldBytes(descriptor, before.nbytes, data)
+            identities = identities.grown(held, grown.messages, dialect)
         return Generation(
             current.number + 1,
             self._shown_path,
@@ -175,6 +180,7 @@ class Loader:
             racy=current.racy,
             on_trust=current.on_trust,
             before=current,
+            identities=identities,
         )
 
     def _replaced(self, number: int) -> Generation:

@@ -224,7 +224,8 @@ class Transcript:
     def torn_tail(self) -> bytes:
         """Those bytes."""
         generation = self._now
-        return bytes(generation.source.view(generation.layout.file_len, generation.source.nbytes))
+        start, stop = generation.layout.file_len, generation.layout.stamp.nbytes
+        return bytes(generation.source.view(start, stop)) if start < stop else b""
 
     # -- windows ----------------------------------------------------------------------
 

@@ -11,12 +11,18 @@ import pytest
 import mmapstore
 from mmapstore import errors
 from mmapstore.errors import (
+    ConflictError,
+    InvalidRecordError,
+    InvalidSessionIdError,
     LineDecodeError,
+    LockedError,
     MessageNotFoundError,
     MmapStoreError,
     NotATranscriptError,
     PositionError,
+    SessionNotFoundError,
     TranscriptChangedError,
+    WriteFailedError,
 )
 
 BUILTINS = {
@@ -25,6 +31,12 @@ BUILTINS = {
     PositionError: IndexError,
     LineDecodeError: ValueError,
     TranscriptChangedError: RuntimeError,
+    SessionNotFoundError: FileNotFoundError,
+    LockedError: BlockingIOError,
+    InvalidSessionIdError: ValueError,
+    InvalidRecordError: ValueError,
+    ConflictError: ValueError,
+    WriteFailedError: OSError,
 }
 
 

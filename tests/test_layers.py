@@ -45,6 +45,25 @@ LAYERS = [
     "transcript",
 ]
 
+#: of the writing side, top to bottom; each may import any of the reading side besides
+HOST_LAYERS = [
+    "jsonvalue",
+    "splice",
+    "records",
+    "linefile",
+    "journal",
+    "rewrite",
+    "revisions",
+    "branches",
+    "forks",
+    "catalog",
+    "directory",
+    "desk",
+    "appends",
+    "edits",
+    "host",
+]
+
 #: the only modules that may import these
 OWNERS = {
     "mmap": {"filemap"},
@@ -88,6 +107,29 @@ def test_a_module_imports_only_what_stands_above_it(name):
         if dotted.startswith("mmapstore.")
     }
     assert imported <= above
+
+
+def test_every_module_of_the_writing_side_has_a_place_in_the_order():
+    found = {path.stem for path in (PACKAGE / "host").glob("*.py") if path.stem != "__init__"}
+    assert sorted(found) == sorted(HOST_LAYERS)
+
+
+@pytest.mark.parametrize("name", HOST_LAYERS)
+def test_a_module_of_the_writing_side_imports_only_what_stands_above_it(name):
+    above = set(HOST_LAYERS[: HOST_LAYERS.index(name)])
+    imported = {
+        dotted.split(".")[2]
+        for dotted in _imports(PACKAGE / "host" / f"{name}.py")
+        if dotted.startswith("mmapstore.host.")
+    }
+    assert imported <= above
+
+
+def test_the_reading_side_never_imports_the_writing_side():
+    for name in LAYERS:
+        assert not any(
+            dotted.startswith("mmapstore.host") for dotted in _imports(_modules()[name])
+        ), name
 
 
 @pytest.mark.parametrize(("library", "owners"), OWNERS.items())

@@ -1,0 +1,399 @@
+"""Roots, families and branches: what is live, what is archived, and how one becomes the other.
+
+A user message that has been answered more than once is a root; its ``meta`` says which
+family it belongs to, how many branches that has, and which of them the transcript shows.
+The branch that is shown is the transcript's own end from the root on; it is stored before
+anything drops a message of it. Decision record: 0060.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConflictError, InvalidRecordError, MessageNotFoundError, MmapStoreError
+from .records import changed_line, check_message, message_line, same_message
+from .revisions import Revision
+from .rewrite import Effective, Put, effective
+from .splice import with_first_member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .journal import Journal
+    from .revisions import Entry, Revisions
+
+_STEP_NBYTES = 4 << 20
+_STAMP = b"revisionCount"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root in the transcript.
+
+    Attributes
+    ----------
+    position : int
+        Of its line.
+    family : str
+        The id that the family's first root had.
+    count : int
+        Branches that the family is said to have; 0 where nothing is said.
+    active : int or None
+        The branch that the transcript is said to show.
+    record : dict
+        The message.
+    """
+
+    position: int
+    family: str
+    count: int
+    active: int | None
+    record: dict[str, Any]
+
+
+def _index(value: object) -> int | None:
+    return value if type(value) is int and value >= 1 else None
+
+
+def root_of(position: int, record: dict[str, Any]) -> Root:
+    """Return what a user message says of its branches."""
+    meta = record.get("meta")
+    meta = meta if isinstance(meta, dict) else {}
+    family = meta.get("revisionRootId")
+    if not isinstance(family, str) or not family:
+        family = str(record.get("id"))
+    count = _index(meta.get("revisionCount")) or 0
+    return Root(position, family, count, _index(meta.get("activeRevision")), record)
+
+
+class Branches:
+    """The branches of one session.
+
+    Parameters
+    ----------
+    journal : Journal
+        Its transcript.
+    revisions : Revisions
+        Its archive.
+    """
+
+    def __init__(self, journal: Journal, revisions: Revisions) -> None:
+        self.journal = journal
+        self.revisions = revisions
+        self._roots: list[Root] = []
+        # of which state of the file, and how far it has been looked at
+        self._looked = (-1, 0)
+
+    # -- roots ------------------------------------------------------------------------
+
+    def roots(self) -> list[Root]:
+        """Return the stamped user messages, in file order.
+
+        Notes
+        -----
+        O(what is new since the last call) while the file only grows.
+        """
+        journal = self.journal
+        rewrites, position = self._looked
+        if rewrites != journal.rewrites:
+            self._roots, position = [], 0
+        for candidate in self._spelling_a_stamp(position):
+            record = journal.stored(candidate)
+            if record is not None and record.get("role") == "user":
+                root = root_of(candidate, record)
+                if root.count:
+                    self._roots.append(root)
+        self._looked = journal.rewrites, journal.message_count
+        last = {root.record.get("id"): root for root in self._roots}
+        return [root for root in self._roots if last[root.record.get("id")] is root]
+
+    def _spelling_a_stamp(self, position: int) -> Iterator[int]:
+        """Yield the positions from one on whose lines spell the key of a stamp."""
+        journal = self.journal
+        extents = journal.layout.messages.part(position, journal.message_count)
+        starts, ends = (column.tolist() for column in extents)
+        last = -1
+        index = 0
+        while index < len(starts):
+            end = max(index + 1, bisect.bisect_right(ends, starts[index] + _STEP_NBYTES))
+            data = journal.read(starts[index], ends[end - 1])
+            at = data.find(_STAMP)
+            while at >= 0:
+                line = bisect.bisect_right(starts, starts[index] + at) - 1
+                if line != last and starts[index] + at < ends[line]:
+                    last = line
+                    yield position + line
+                at = data.find(_STAMP, at + 1)
+            index = end
+
+    def root(self, root_id: str) -> Root | None:
+        """Return the last root of a family, or the user message of that id; None if cut."""
+        of_family = [root for root in self.roots() if root_id in (root.family, root.record["id"])]
+        if of_family:
+            return of_family[-1]
+        position = self.journal.position(root_id)
+        record = None if position is None else self.journal.stored(position)
+        if position is None or record is None:
+            return None
+        if record.get("role") != "user":
+            raise InvalidRecordError(
+                f"message {root_id!r} is no user message", path=self.journal.path
+            )
+        return root_of(position, record)
+
+    def _family(self, root_id: str) -> tuple[str, Root | None]:
+        """Return the family that an id names, and its root if the transcript has one."""
+        root = self.root(root_id)
+        if root is not None:
+            return root.family, root
+        if not self.revisions.of_family(root_id):
+            raise MessageNotFoundError(f"no root with the id {root_id!r}", path=self.journal.path)
+        return root_id, None
+
+    # -- what there is ----------------------------------------------------------------
+
+    def listed(self, root_id: str) -> list[Revision]:
+        """Return the branches of a family by index."""
+        family, root = self._family(root_id)
+        found = sorted(self.revisions.of_family(family).items())
+        return [self._revision(family, index, entry, root) for index, entry in found]
+
+    def _revision(self, family: str, index: int, entry: Entry, root: Root | None) -> Revision:
+        is_active = root is not None and root.active == index
+        count = entry.message_count
+        if root is not None and is_active:
+            count = self.journal.message_count - root.position
+        return Revision(family, index, entry.created_at, count, is_active)
+
+    def all(self) -> list[Revision]:
+        """Return every branch that is in the archive."""
+        roots = {root.family: root for root in self.roots()}
+        return [
+            self._revision(family, index, entry, roots.get(family))
+            for (family, index), entry in sorted(self.revisions.entries().items())
+        ]
+
+    def revision(self, family: str, index: int) -> Revision:
+        """Return one branch that is in the archive."""
+        root = self.root(family)
+        return self._revision(family, index, self.revisions.entries()[family, index], root)
+
+    def _next_free(self, family: str, root: Root | None) -> int:
+        stored = self.revisions.of_family(family)
+        return max([0, *stored, *([root.count, root.active or 0] if root else [])]) + 1
+
+    # -- archiving --------------------------------------------------------------------
+
+    def _live(self, root: Root) -> list[Effective]:
+        return effective(self.journal, range(root.position, self.journal.message_count))
+
+    def _is_referred_to(self, root: Root) -> bool:
+        if root.active is None:
+            return False
+        entry = self.revisions.entries().get((root.family, root.active))
+        return entry is not None and entry.is_live
+
+    def before_dropping(self, position: int) -> None:
+        """Store every branch that is only referred to, before messages from `position` on go."""
+        if position >= self.journal.message_count or not self.revisions.entries():
+            return
+        for root in self.roots():
+            if root.active is not None and self._is_referred_to(root):
+                self.revisions.store(root.family, root.active, self._live(root))
+
+    def before_restamping(self, root: Root, active: int | None) -> None:
+        """Store a branch that is only referred to, before its root is said to show another."""
+        if root.active is not None and active != root.active and self._is_referred_to(root):
+            self.revisions.store(root.family, root.active, self._live(root))
+
+    def archive_tail(self, position: int) -> tuple[str, int] | None:
+        """Archive the messages from `position` on under the first user message among them."""
+        tail = effective(self.journal, range(position, self.journal.message_count))
+        first = next((message for message in tail if message.record.get("role") == "user"), None)
+        if first is None or not first.record.get("id"):
+            return None
+        root = root_of(position, first.record)
+        index = root.active
+        if index is None:
+            index = self._same(root.family, tail) or self._next_free(root.family, root)
+        self.revisions.store(root.family, index, tail)
+        return root.family, index
+
+    def _same(self, family: str, branch: list[Effective]) -> int | None:
+        """Return the index under which a branch is archived already, as after a failed cut."""
+        for index, entry in self.revisions.of_family(family).items():
+            if not entry.is_live and self.revisions.branch(entry) == branch:
+                return index
+        return None
+
+    def given(self, messages: object) -> list[Effective]:
+        """Return messages of a caller as they go into the archive.
+
+        One that the transcript has keeps its bytes; a changed one keeps its turn.
+        """
+        if not isinstance(messages, list):
+            message = f"messages are a list, not {type(messages).__name__}"
+            raise InvalidRecordError(message)
+        found: list[Effective] = []
+        seen = set()
+        for message in messages:
+            position = self.journal.position(message["id"]) if _has_id(message) else None
+            stored = None if position is None else self.journal.stored(position)
+            checked = check_message(message, stored)
+            if checked["id"] in seen:
+                raise InvalidRecordError(f"the id {checked['id']!r} is there twice")
+            seen.add(checked["id"])
+            if stored is not None and position is not None:
+                (shown,) = effective(self.journal, [position])
+                if same_message(checked, shown.record):
+                    found.append(shown)
+                    continue
+            turn = checked.get("turnId") or (stored or {}).get("turnId")
+            line = message_line(checked, turn)
+            found.append(Effective(line[:-1], {**checked, **({"turnId": turn} if turn else {})}))
+        return found
+
+    # -- stamps -----------------------------------------------------------------------
+
+    def stamped(self, text: bytes, root: Root, *, count: int, active: int | None) -> bytes | None:
+        """Return the line of a root that says this, or None if it does already."""
+        meta = root.record.get("meta")
+        new = {**meta} if isinstance(meta, dict) else {}
+        new |= {"revisionRootId": root.family, "revisionCount": count}
+        if active is not None:
+            new["activeRevision"] = active
+        if new == meta:
+            return None
+        return changed_line({**root.record, "meta": new}, text, root.record)
+
+    def stamp(self, root: Root, *, index: int, active: int | None) -> list[Put | int] | None:
+        """Return the order that a stamped root makes of the messages; None if it is there."""
+        count = self._count(root.family, root, index)
+        text = self.journal.line(root.position)
+        line = self.stamped(text, root, count=count, active=active)
+        if line is None:
+            return None
+        order: list[Put | int] = list(range(self.journal.message_count))
+        order[root.position] = Put(line, str(root.record["id"]), root.position)
+        return order
+
+    def _count(self, family: str, root: Root | None, index: int) -> int:
+        stored = self.revisions.of_family(family)
+        return max([index, *stored, root.count if root else 0])
+
+    # -- operations -------------------------------------------------------------------
+
+    def save(self, root_id: str, messages: object, *, make_active: bool) -> tuple[str, int]:
+        """Archive a branch that a caller gives; return its key."""
+        family, root = self._family(root_id)
+        branch = self.given(messages)
+        index = self._next_free(family, root)
+        if make_active and root is not None:
+            if root.active == index - 1 and index - 1 not in self.revisions.of_family(family):
+                index -= 1  # the live branch, which was not stored yet
+            self.before_restamping(root, index)
+        self.revisions.store(family, index, branch)
+        return family, index
+
+    def save_active(self) -> tuple[Root, int] | None:
+        """Refer to the branch that the transcript ends in; None if it has no family."""
+        roots = self.roots()
+        if not roots:
+            return None
+        root = roots[-1]
+        index = root.active or self._next_free(root.family, root)
+        self.revisions.refer(root.family, index)
+        return root, index
+
+    def delete(self, root_id: str, index: int) -> None:
+        """Remove an archived branch that is not the active one."""
+        family, root = self._family(root_id)
+        self._require(family, index)
+        if root is not None and root.active == index:
+            raise ConflictError(
+                f"revision {index} of {family!r} is the active one",
+                path=self.journal.path,
+                hint="activate another first",
+            )
+        self.revisions.delete(family, index)
+
+    def _require(self, family: str, index: int) -> Entry:
+        entry = self.revisions.of_family(family).get(index) if _index(index) else None
+        if entry is None:
+            raise MmapStoreError(
+                f"no revision {index!r:.40} of {family!r}", path=self.revisions.path
+            )
+        return entry
+
+    def activate(self, root_id: str, index: int) -> list[Put | int] | None:
+        """Store what is live, and return the order that shows a branch; None if it is shown."""
+        family, root = self._family(root_id)
+        if root is not None and root.active == index and _index(index):
+            return None
+        self._require(family, index)
+        branch = self._stored(family, index)
+        before, first, after = _split(branch, family)
+        if first is None and root is None:
+            raise MessageNotFoundError(
+                f"the transcript has no root with the id {root_id!r}", path=self.journal.path
+            )
+        newest = index
+        if root is not None:
+            newest = root.active or self._next_free(family, root)
+            self.revisions.store(family, newest, self._live(root))
+            self._store_families_behind(root.position)
+            self.before_dropping(root.position)
+        count = self._count(family, root, max(index, newest))
+        order: list[Put | int] = list(range(root.position if root else self.journal.message_count))
+        if root is None:
+            order += [_put(message) for message in before]
+        if first is None and root is not None:
+            text, record = self.journal.line(root.position), root.record
+        else:
+            text, record = first  # type: ignore[misc]
+        shown = Root(0, family, 0, None, record)
+        line = self.stamped(text, shown, count=count, active=index)
+        position = root.position if root else None
+        put = _put(Effective(text, record))
+        order.append(Put(put.line if line is None else line, put.message_id, position))
+        return order + [_put(message) for message in after]
+
+    def _stored(self, family: str, index: int) -> list[Effective]:
+        entry = self.revisions.last_stored(family, index)
+        if entry is None:
+            raise MmapStoreError(
+                f"revision {index} of {family!r} was the end of a transcript that has another now",
+                path=self.revisions.path,
+            )
+        return self.revisions.branch(entry)
+
+    def _store_families_behind(self, position: int) -> None:
+        """Store the live branches of roots behind a position, those never stored as well."""
+        for root in self.roots():
+            if root.position > position and root.active is not None:
+                entry = self.revisions.entries().get((root.family, root.active))
+                if entry is None or entry.is_live:
+                    self.revisions.store(root.family, root.active, self._live(root))
+
+
+def _has_id(message: object) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("id"), str)
+
+
+def _split(
+    branch: list[Effective], family: str
+) -> tuple[list[Effective], Effective | None, list[Effective]]:
+    """Return what stands before a branch's own root, the root, and what stands behind it."""
+    for at, message in enumerate(branch):
+        if message.record.get("role") == "user" and root_of(0, message.record).family == family:
+            return branch[:at], message, branch[at + 1 :]
+    return [], None, branch
+
+
+def _put(message: Effective) -> Put:
+    text, record = message
+    if record.get("type") != "message":
+        text = with_first_member(text, "type", "message")
+    return Put(text + b"\n", str(record.get("id", "")))

@@ -1,0 +1,251 @@
+"""The archived branches of a session: one file of lines, the last that decodes counts.
+
+A ``revision`` line holds a branch; a ``revision_live`` line says that the branch is the
+transcript's own end, from its root on, so that a turn that ends costs a line and not a
+copy. A branch's messages stand in its line with the bytes that they had in the transcript.
+Decision record: 0060.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import fileio
+from ..decode import UndecodableError, decode_object
+from ..stamp import Stamp
+from .jsonvalue import encode
+from .linefile import LineFile
+from .records import now
+from .rewrite import Effective
+from .splice import elements, members, with_last_member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_STEP_NBYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A branch of a session.
+
+    Attributes
+    ----------
+    root_user_id : str
+        The family: the id that its first root had.
+    index : int
+        Its number in the family, from 1.
+    created_at : str
+        When it was archived, or first referred to.
+    message_count : int
+        Messages of the branch.
+    is_active : bool
+        Whether it is what the transcript shows.
+    """
+
+    root_user_id: str
+    index: int
+    created_at: str
+    message_count: int
+    is_active: bool
+
+
+class Entry(NamedTuple):
+    """A line of the revisions file.
+
+    Attributes
+    ----------
+    start, stop : int
+        Bytes of the file, half-open, the newline included.
+    is_live : bool
+        Whether it refers to the transcript.
+    created_at : str
+        As the line says.
+    message_count : int
+        Messages that it holds.
+    """
+
+    start: int
+    stop: int
+    is_live: bool
+    created_at: str
+    message_count: int
+
+
+Key = tuple[str, int]
+
+
+class Revisions:
+    """The revisions file of one session; it need not exist.
+
+    Parameters
+    ----------
+    file : LineFile
+        Where it lies, or will.
+    """
+
+    def __init__(self, file: LineFile) -> None:
+        self.path = file.path
+        self.file = file
+        self._stamp: Stamp | None = None
+        self._entries: dict[Key, list[Entry]] = {}
+        self._torn = b""
+
+    # -- what is there ----------------------------------------------------------------
+
+    def entries(self) -> dict[Key, Entry]:
+        """Return the line that counts for each branch."""
+        self._look()
+        return {key: lines[-1] for key, lines in self._entries.items()}
+
+    def of_family(self, root_id: str) -> dict[int, Entry]:
+        """Return the line that counts for each branch of a family, by index."""
+        return {index: entry for (root, index), entry in self.entries().items() if root == root_id}
+
+    def last_stored(self, root_id: str, index: int) -> Entry | None:
+        """Return the last line that holds a branch, whatever refers to it later."""
+        self._look()
+        lines = self._entries.get((root_id, index), [])
+        return next((entry for entry in reversed(lines) if not entry.is_live), None)
+
+    def _look(self) -> None:
+        """Read the file where it is not the one that was read last.
+
+        Notes
+        -----
+        O(nbytes), but for what this host appends itself.
+        """
+        try:
+            descriptor = fileio.open_regular(self.path)
+        except FileNotFoundError:
+            self._stamp, self._entries, self._torn = None, {}, b""
+            return
+        stamp = descriptor.stamp()
+        if stamp == self._stamp:
+            return
+        self._entries, self._torn = {}, b""
+        self._read(descriptor, 0, stamp)
+
+    def _read(self, descriptor: fileio.Descriptor, at: int, stamp: Stamp) -> None:
+        torn = b""
+        read = at
+        while read < stamp.nbytes and (part := descriptor.read(read, read + _STEP_NBYTES)):
+            read += len(part)
+            *lines, torn = (torn + part).split(b"\n")
+            for line in lines:
+                self._note(line, at, at + len(line) + 1)
+                at += len(line) + 1
+        self._torn = torn
+        self._stamp = stamp
+
+    def _note(self, line: bytes, start: int, stop: int) -> None:
+        try:
+            record = decode_object(line)
+        except UndecodableError:
+            return
+        key = record.get("rootUserId"), record.get("revisionIndex")
+        kind, messages = record.get("type"), record.get("messages")
+        if kind not in ("revision", "revision_live"):
+            return
+        if not isinstance(key[0], str) or type(key[1]) is not int or key[1] < 1:
+            return
+        if kind == "revision" and not isinstance(messages, list):
+            return
+        count = len(messages) if isinstance(messages, list) else 0
+        entry = Entry(start, stop, kind == "revision_live", str(record.get("createdAt")), count)
+        self._entries.setdefault((key[0], key[1]), []).append(entry)
+
+    def branch(self, entry: Entry) -> list[Effective]:
+        """Return the messages that a line holds, with the turns that they belong to."""
+        descriptor = fileio.open_regular(self.path)
+        line = descriptor.read(entry.start, entry.stop - 1)
+        record = decode_object(line)
+        turns = record.get("turns")
+        found = []
+        for text, message in zip(elements(line, "messages"), record["messages"], strict=True):
+            if not isinstance(message, dict):
+                continue
+            turn = turns.get(message.get("id")) if isinstance(turns, dict) else None
+            if isinstance(turn, str) and "turnId" not in message:
+                text = with_last_member(text, "turnId", turn)
+                message = {**message, "turnId": turn}
+            found.append(Effective(text, message))
+        return found
+
+    def text(self, entry: Entry) -> bytes:
+        """Return the bytes of the messages of a line, as an array."""
+        descriptor = fileio.open_regular(self.path)
+        line = descriptor.read(entry.start, entry.stop - 1)
+        for key, start, stop in members(line):
+            if key == "messages":
+                found = line[start:stop]
+        return found
+
+    # -- writing ----------------------------------------------------------------------
+
+    def store(self, root_id: str, index: int, branch: Sequence[Effective]) -> None:
+        """Archive a branch, unless the line that counts says the same."""
+        text = b"[" + b",".join(message.text for message in branch) + b"]"
+        entry = self.entries().get((root_id, index))
+        if entry is not None and not entry.is_live and self.text(entry) == text:
+            self._settle()
+            return
+        turns = {
+            message.record["id"]: message.record["turnId"]
+            for message in branch
+            if isinstance(message.record.get("turnId"), str) and message.record.get("id")
+        }
+        head = {"type": "revision", "rootUserId": root_id, "revisionIndex": index}
+        line = encode({**head, "createdAt": now()})[:-1] + b',"messages":' + text
+        if turns:
+            line += b',"turns":' + encode(turns)
+        self._append(line + b"}\n")
+
+    def refer(self, root_id: str, index: int) -> None:
+        """Say that a branch is the end of the transcript, unless the line that counts does."""
+        entry = self.entries().get((root_id, index))
+        if entry is not None and entry.is_live:
+            self._settle()
+            return
+        record = {"type": "revision_live", "rootUserId": root_id, "revisionIndex": index}
+        self._append(encode({**record, "createdAt": now()}) + b"\n")
+
+    def delete(self, root_id: str, index: int) -> None:
+        """Remove every line of a branch; all others keep their bytes."""
+        self._settle()
+        self._look()
+        gone = self._entries.get((root_id, index), [])
+        descriptor = fileio.open_regular(self.path)
+        stamp = descriptor.stamp()
+        self.file.replace(_without(descriptor, gone, stamp.nbytes), stamp)
+
+    def _settle(self) -> None:
+        if os.path.lexists(self.path):
+            self.file.settle()
+
+    def _append(self, line: bytes) -> None:
+        self._settle()
+        self._look()
+        if self._stamp is None:
+            self.file.create([line])
+            return
+        data = b"\n" + line if self._torn else line
+        before, after = self.file.append(data, self._stamp)
+        if before == self._stamp and after.nbytes == before.nbytes + len(data):
+            start = after.nbytes - len(line)
+            if self._torn:
+                self._note(self._torn, before.nbytes - len(self._torn), start)
+            self._note(line[:-1], start, after.nbytes)
+            self._torn, self._stamp = b"", after
+
+
+def _without(descriptor: fileio.Descriptor, gone: list[Entry], nbytes: int) -> Iterator[bytes]:
+    """Yield the bytes of a file but for those of some lines."""
+    starts = [0, *(entry.stop for entry in gone)]
+    stops = [*(entry.start for entry in gone), nbytes]
+    for start, stop in zip(starts, stops, strict=True):
+        for at in range(start, stop, _STEP_NBYTES):
+            yield descriptor.read(at, min(at + _STEP_NBYTES, stop))

@@ -1,0 +1,348 @@
+"""Bad input on every operation: a typed error, nothing changed, nothing lost."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mmapstore
+from mmapstore import (
+    ConflictError,
+    InvalidRecordError,
+    MessageNotFoundError,
+    MmapStoreError,
+    PositionError,
+    SessionNotFoundError,
+)
+from tests.host_support import compaction, ids, message, root_meta, tool, user
+
+Call = Callable[[mmapstore.Host, str], Any]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[mmapstore.Host]:
+    with mmapstore.Host(tmp_path / "data") as made:
+        yield made
+
+
+@pytest.fixture
+def session(host: mmapstore.Host) -> str:
+    session = host.create_session(title="T").id
+    host.append_messages(session, [user("u1", meta=root_meta("u1", 1, 1)), tool("x1", "s1")])
+    host.append_message(session, message("a1"))
+    host.save_active_revision(session)
+    return session
+
+
+def files(host: mmapstore.Host) -> dict[str, tuple[bytes, int]]:
+    found = Path(host.data_dir, "sessions").iterdir()
+    return {
+        path.name: (path.read_bytes(), path.stat().st_ino)
+        for path in found
+        if path.suffix != ".layout"
+    }
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+def deep(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def looped() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+BAD_VALUES = {
+    "nan": float("nan"),
+    "infinity": float("-inf"),
+    "an integer that would be rounded": 2**64 + 1,
+    "an integer of 5000 digits": 10**5000,
+    "a tuple": (1, 2),
+    "a set": {1},
+    "bytes": b"x",
+    "a date": datetime.datetime(2026, 1, 1),
+    "a uuid": uuid.UUID(int=1),
+    "an enum": Colour.RED,
+    "an object": object(),
+    "keys that are no strings": {1: 2},
+    "too deep": deep(2000),
+    "a loop": looped(),
+}
+
+BAD_MESSAGES: dict[str, Any] = {
+    "no object": ["id"],
+    "none": None,
+    "text": "m",
+    "no id": {"role": "user", "blocks": []},
+    "an empty id": message(""),
+    "an id that is no string": {**message("n"), "id": 7},
+    "an address": message("@17"),
+    "no role": {"id": "n", "blocks": []},
+    "an unknown role": message("n", "robot"),
+    "a role that is no string": {**message("n"), "role": ["user"]},
+    "no blocks": {"id": "n", "role": "user"},
+    "another type": {**message("n"), "type": "compaction"},
+    "a tool name that is no string": message("n", toolName=1),
+    "an isError that is no truth value": message("n", isError=1),
+    "a meta that is no object": message("n", meta=[]),
+    "an empty turn": message("n", turnId=""),
+    "a turn that is no string": message("n", turnId=1),
+    "a time that is none": {**message("n"), "createdAt": "yesterday"},
+    "a time that is a number": {**message("n"), "createdAt": 1},
+    "a time without a zone": {**message("n"), "createdAt": "2026-01-01T00:00:00"},
+    **{name: {**message("n"), "blocks": [value]} for name, value in BAD_VALUES.items()},
+}
+
+OF_A_MESSAGE: dict[str, Callable[[mmapstore.Host, str, Any], Any]] = {
+    "append": lambda host, s, bad: host.append_message(s, bad),
+    "append several": lambda host, s, bad: host.append_messages(s, [message("n0"), bad]),
+    "update": lambda host, s, bad: host.update_message(
+        s,
+        {**bad, "id": bad.get("id") and (bad["id"] if bad["id"] != "n" else "a1")}
+        if isinstance(bad, dict) and "id" in bad
+        else bad,
+    ),
+    "replace": lambda host, s, bad: host.replace_messages(s, [message("n0"), bad]),
+    "save": lambda host, s, bad: host.save_revision(s, "u1", [message("n0"), bad]),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_MESSAGES)
+@pytest.mark.parametrize("operation", OF_A_MESSAGE)
+def test_a_bad_message_is_refused(
+    host: mmapstore.Host, session: str, operation: str, bad: str
+) -> None:
+    before = files(host)
+    with pytest.raises((InvalidRecordError, MessageNotFoundError)):
+        OF_A_MESSAGE[operation](host, session, BAD_MESSAGES[bad])
+    assert files(host) == before
+    assert host.append_message(session, message("n")) == 3
+
+
+BAD_CALLS: dict[str, tuple[type[Exception], Call]] = {
+    "unknown session, append": (
+        SessionNotFoundError,
+        lambda host, s: host.append_message("nobody", message("a")),
+    ),
+    "unknown session, read": (SessionNotFoundError, lambda host, s: host.get_session("nobody")),
+    "unknown session, cut": (
+        SessionNotFoundError,
+        lambda host, s: host.truncate_from("nobody", "a"),
+    ),
+    "unknown session, fork": (SessionNotFoundError, lambda host, s: host.fork_session("nobody")),
+    "unknown session, navigate": (SessionNotFoundError, lambda host, s: host.navigate("nobody")),
+    "unknown session, delete": (
+        SessionNotFoundError,
+        lambda host, s: host.delete_session("nobody"),
+    ),
+    "unknown session, turns": (
+        SessionNotFoundError,
+        lambda host, s: host.turn_messages("nobody", "t"),
+    ),
+    "unknown session, revisions": (
+        SessionNotFoundError,
+        lambda host, s: host.list_revisions("nobody", "u1"),
+    ),
+    "title": (InvalidRecordError, lambda host, s: host.create_session(title=7)),
+    "fork title": (InvalidRecordError, lambda host, s: host.fork_session(s, title=7)),
+    "messages that are no list": (
+        InvalidRecordError,
+        lambda host, s: host.append_messages(s, message("n")),
+    ),
+    "replace with no list": (InvalidRecordError, lambda host, s: host.replace_messages(s, None)),
+    "replace with an id twice": (
+        InvalidRecordError,
+        lambda host, s: host.replace_messages(s, [message("n"), message("n", text="x")]),
+    ),
+    "replace with an unhashable id": (
+        InvalidRecordError,
+        lambda host, s: host.replace_messages(s, [{**message("n"), "id": []}]),
+    ),
+    "an empty turn": (
+        InvalidRecordError,
+        lambda host, s: host.append_message(s, message("n"), turn_id=""),
+    ),
+    "a turn that is no string": (
+        InvalidRecordError,
+        lambda host, s: host.append_message(s, message("n"), turn_id=7),
+    ),
+    "an id with other content": (
+        ConflictError,
+        lambda host, s: host.append_message(s, message("a1", text="other")),
+    ),
+    "an id with another time": (
+        ConflictError,
+        lambda host, s: host.append_message(
+            s, {**message("a1"), "createdAt": "2027-01-01T00:00:00Z"}
+        ),
+    ),
+    "true is not 1": (
+        ConflictError,
+        lambda host, s: host.append_messages(s, [message("n", extra=True), message("n", extra=1)]),
+    ),
+    "a conflict in a batch": (
+        ConflictError,
+        lambda host, s: host.append_messages(s, [message("n"), message("a1", text="x")]),
+    ),
+    "review of nobody": (
+        MessageNotFoundError,
+        lambda host, s: host.set_review_state(s, "nobody", "s1", "x"),
+    ),
+    "review of another's snapshot": (
+        InvalidRecordError,
+        lambda host, s: host.set_review_state(s, "x1", "s2", "x"),
+    ),
+    "review of no tool message": (
+        InvalidRecordError,
+        lambda host, s: host.set_review_state(s, "a1", "s1", "x"),
+    ),
+    "an empty state": (
+        InvalidRecordError,
+        lambda host, s: host.set_review_state(s, "x1", "s1", ""),
+    ),
+    "a state that is no string": (
+        InvalidRecordError,
+        lambda host, s: host.set_review_state(s, "x1", "s1", 1),
+    ),
+    "update of nobody": (
+        MessageNotFoundError,
+        lambda host, s: host.update_message(s, message("nobody")),
+    ),
+    "cut at nobody": (MessageNotFoundError, lambda host, s: host.truncate_from(s, "nobody")),
+    "cut at nothing": (TypeError, lambda host, s: host.truncate_from(s)),
+    "cut at a negative position": (ValueError, lambda host, s: host.truncate_from(s, before=-1)),
+    "cut behind the end": (PositionError, lambda host, s: host.truncate_from(s, before=4)),
+    "cut at a fraction": (TypeError, lambda host, s: host.truncate_from(s, before=1.5)),
+    "cut at a truth value": (TypeError, lambda host, s: host.truncate_from(s, before=True)),
+    "cut at an empty id": (InvalidRecordError, lambda host, s: host.truncate_from(s, "")),
+    "cut at a number": (InvalidRecordError, lambda host, s: host.truncate_from(s, 7)),
+    "fork at nobody": (MessageNotFoundError, lambda host, s: host.fork_session(s, "nobody")),
+    "fork at a number": (InvalidRecordError, lambda host, s: host.fork_session(s, 1)),
+    "branches of nobody": (
+        MessageNotFoundError,
+        lambda host, s: host.list_revisions(s, "nobody"),
+    ),
+    "a branch of nobody": (
+        MessageNotFoundError,
+        lambda host, s: host.save_revision(s, "nobody", []),
+    ),
+    "a branch of no user message": (
+        InvalidRecordError,
+        lambda host, s: host.save_revision(s, "a1", []),
+    ),
+    "a branch with an id twice": (
+        InvalidRecordError,
+        lambda host, s: host.save_revision(s, "u1", [message("n"), message("n")]),
+    ),
+    "a branch that is no list": (
+        InvalidRecordError,
+        lambda host, s: host.save_revision(s, "u1", {"a": 1}),
+    ),
+    "an unknown revision": (MmapStoreError, lambda host, s: host.activate_revision(s, "u1", 9)),
+    "revision 0": (MmapStoreError, lambda host, s: host.activate_revision(s, "u1", 0)),
+    "revision true": (MmapStoreError, lambda host, s: host.delete_revision(s, "u1", True)),
+    "revision one half": (MmapStoreError, lambda host, s: host.activate_revision(s, "u1", "1")),
+    "the active revision": (ConflictError, lambda host, s: host.delete_revision(s, "u1", 1)),
+    "an empty root": (InvalidRecordError, lambda host, s: host.list_revisions(s, "")),
+    "two places": (ValueError, lambda host, s: host.get_session(s, before=1, after=0)),
+    "a limit of nothing": (ValueError, lambda host, s: host.get_session(s, limit=0)),
+    "around nobody": (MessageNotFoundError, lambda host, s: host.get_session(s, around="nobody")),
+    **{
+        f"compaction, {name}": (
+            InvalidRecordError,
+            lambda host, s, bad=bad: host.append_compaction(s, bad),
+        )
+        for name, bad in {
+            "empty id": compaction("", "a1"),
+            "no id": {"summary": "s", "throughMessageId": "a1", "tokensBefore": 1},
+            "empty summary": compaction("c", "a1", summary=""),
+            "empty boundary": compaction("c", ""),
+            "negative count": compaction("c", "a1", tokensBefore=-1),
+            "no count": {"id": "c", "summary": "s", "throughMessageId": "a1"},
+            "a truth value": compaction("c", "a1", tokensBefore=True),
+            "nan": compaction("c", "a1", usage=float("nan")),
+            "another type": compaction("c", "a1", type="message"),
+            "no object": [1],
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_a_bad_call_is_refused(host: mmapstore.Host, session: str, name: str) -> None:
+    error, call = BAD_CALLS[name]
+    before = files(host)
+    with pytest.raises(error) as info:
+        call(host, session)
+    assert isinstance(info.value, (MmapStoreError, TypeError, ValueError))
+    assert files(host) == before
+    assert ids(host, session) == ["u1", "x1", "a1"]
+    assert host.append_message(session, message("n")) == 3
+
+
+def test_a_message_whose_lines_are_all_damaged(host: mmapstore.Host, session: str) -> None:
+    path = Path(host.data_dir, "sessions", f"{session}.jsonl")
+    with path.open("ab") as file:
+        file.write(b'{"type":"message","id":"torn","role":\n')
+    before = files(host)
+    calls: list[Callable[[], object]] = [
+        lambda: host.update_message(session, message("torn")),
+        lambda: host.truncate_from(session, "torn"),
+        lambda: host.fork_session(session, "torn"),
+        lambda: host.set_review_state(session, "torn", "s", "x"),
+    ]
+    for call in calls:
+        with pytest.raises(mmapstore.LineDecodeError):
+            call()
+    assert files(host) == before
+
+
+def test_a_closed_host(tmp_path: Path) -> None:
+    host = mmapstore.Host(tmp_path)
+    session = host.create_session().id
+    window = host.get_session(session)
+    host.close()
+    host.close()
+    assert window.total == 0
+    for call in (
+        host.list_sessions,
+        host.reindex,
+        lambda: host.get_session(session),
+        lambda: host.append_message(session, message("a")),
+        lambda: host.navigate(None),
+    ):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+
+
+def test_what_is_there_already_is_allowed_to_stay(host: mmapstore.Host, session: str) -> None:
+    """A field that another writer put in the line does not forbid every other change."""
+    path = Path(host.data_dir, "sessions", f"{session}.jsonl")
+    with path.open("ab") as file:
+        file.write(b'{"type":"message","id":"odd","role":"robot","blocks":[NaN],"meta":7}\n')
+    (odd,) = host.get_session(session, limit=1).messages
+    assert host.update_message(session, {**odd, "extra": 1})
+    assert path.read_bytes().endswith(b'"robot","blocks":[NaN],"meta":7,"extra":1}\n')
+    with pytest.raises(InvalidRecordError):
+        host.update_message(session, {**odd, "meta": 8})
+    host.replace_messages(session, host.get_session(session).messages)
+
+
+def test_a_data_dir_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    with pytest.raises(OSError, match="f"):
+        mmapstore.Host(tmp_path / "f")
