@@ -31,7 +31,8 @@ _LEFT_OVER_S = 3600
 _STEM_LENGTH = 80
 
 SUFFIX = ".layout"
-_OURS = re.compile(r"[A-Za-z0-9._-]*-[0-9a-f]{8}\.layout(\.[0-9]+-[0-9]+\.tmp)?")
+#: compiled when it is first matched: importing the library must stay cheap
+_OURS = r"[A-Za-z0-9._-]*-[0-9a-f]{8}\.layout(\.[0-9]+-[0-9]+\.tmp)?"
 
 
 class CacheDir(enum.Enum):
@@ -167,7 +168,7 @@ def make_room(directory: str, nbytes: int) -> None:
 def _ours(directory: str) -> Iterator[Entry]:
     with contextlib.suppress(OSError), os.scandir(directory) as files:
         for file in files:
-            if not _OURS.fullmatch(file.name):
+            if not re.fullmatch(_OURS, file.name):
                 continue
             with contextlib.suppress(OSError):
                 if file.is_file(follow_symlinks=False):

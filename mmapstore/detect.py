@@ -31,7 +31,7 @@ DETECTION_COUNT = 256
 
 _BLANK = b" \t\r\n"
 
-_FIRST_KEY = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"([^"\\]*)"')
+_FIRST_KEY = rb'[ \t\r\n]*\{[ \t\r\n]*"([^"\\]*)"'
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -129,7 +129,7 @@ def _claimant(dialects: list[Dialect], lines: list[bytes]) -> Dialect | None:
 
 def _line_matches(signature: Signature, line: bytes) -> bool:
     if signature.first_key:
-        match = _FIRST_KEY.match(line)
+        match = re.match(_FIRST_KEY, line)
         if match is None or match[1].decode("utf-8", "replace") not in signature.first_key:
             return False
     if signature.type:

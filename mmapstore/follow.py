@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: bytes of lines that a window holds at most, unless a single one is longer
-MAX_NBYTES = 64 << 20
-
 
 class Followed(Protocol):
     """What is followed: a transcript, as far as is needed of it here."""

@@ -58,22 +58,6 @@ class Damaged(NamedTuple):
     reason: str
 
 
-class Cached(NamedTuple):
-    """What came from a cache, and how to do without it.
-
-    Attributes
-    ----------
-    identities : Identities or None
-        The identities, if the cache has them.
-    renew : callable
-        Works the layout out from the file and puts it in place of what the cache gave;
-        raises :class:`TranscriptChangedError` where the file has other lines than it says.
-    """
-
-    identities: Identities | None
-    renew: Callable[[], None]
-
-
 class _Touched:
     """The positions that were touched: a byte for each, in blocks of those that were."""
 
@@ -133,16 +117,17 @@ class Generation:
         Whether a foreign edit might have left the stamp as it is.
     on_trust : bool
         Whether growth was taken for an append on the word of a caller.
-    cached : Cached, optional
-        Where the layout came from, if it was not the file itself.
+    renew : callable, optional
+        For a layout out of a cache: works it out from the file and puts that in place of what
+        the cache gave; raises :class:`TranscriptChangedError` where the file has other lines.
     before : Generation, optional
         The one that this one is an append to.
     identities : Identities, optional
-        What is known of them, if more than `before` knows.
+        Those of all messages, where they are known.
     """
 
     from_cache: bool
-    _cached: Cached | None
+    _renewal: Callable[[], None] | None
     _touched: _Touched
     _identities: Identities | None
 
@@ -158,7 +143,7 @@ class Generation:
         proven: bool = True,
         racy: bool = False,
         on_trust: bool = False,
-        cached: Cached | None = None,
+        renew: Callable[[], None] | None = None,
         before: Generation | None = None,
         identities: Identities | None = None,
     ) -> None:
@@ -173,8 +158,8 @@ class Generation:
         self.on_trust = on_trust
         #: set by a failed check: the next refresh builds anew, whatever the stamp says
         self.doubted = False
-        self.from_cache = cached is not None or (before is not None and before.from_cache)
-        self._cached = cached if before is None else before._cached
+        self.from_cache = renew is not None or (before is not None and before.from_cache)
+        self._renewal = renew if before is None else before._renewal
         # Message lines of a mapping are checked when they are first touched. What is read
         # anew is checked each time: it may be other bytes.
         self._vouched: set[tuple[int, int]] = set()
@@ -183,7 +168,7 @@ class Generation:
             self._identities = identities or before._identities
             self._review_states: ReviewStates = before._review_states
         else:
-            self._identities = None if cached is None else cached.identities
+            self._identities = identities
             self._review_states = ReviewStates()
 
     @cached_property
@@ -261,10 +246,10 @@ class Generation:
 
     def _renew(self, error: TranscriptChangedError) -> None:
         """Do without the cache after a failed check; pass the error on if there is none."""
-        cached, self._cached = self._cached, None
-        if cached is None:
+        renew, self._renewal = self._renewal, None
+        if renew is None:
             raise error
-        cached.renew()
+        renew()
         self._touched.clear()
         self._identities, self._review_states = None, ReviewStates()
         self.doubted = False

@@ -91,7 +91,7 @@ class Signature(NamedTuple):
     first_key: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """One agent's way of writing lines.
 

@@ -42,7 +42,7 @@ _FEW_COUNT = 8
 _RECENT_COUNT = 8192
 
 #: how a message without an id is addressed: by the offset of its line
-_BY_OFFSET = re.compile(r"@(0|[1-9][0-9]{0,19})")
+_BY_OFFSET = r"@(0|[1-9][0-9]{0,19})"
 
 
 class _Recent:
@@ -319,7 +319,7 @@ def offset_address(offset: int) -> str:
 
 def addressed_offset(message_id: str) -> int | None:
     """Return the offset that an address names, or None if it is not one."""
-    match = _BY_OFFSET.fullmatch(message_id)
+    match = re.fullmatch(_BY_OFFSET, message_id)
     return int(match[1]) if match else None
 
 

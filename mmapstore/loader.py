@@ -21,7 +21,7 @@ from .dialect import DIALECTS, NATIVE
 from .errors import NotATranscriptError, TranscriptChangedError
 from .fileio import on_remote_filesystem, open_regular
 from .filemap import HeldBytes, MappedFile, ReadFile
-from .generation import Cached, Generation
+from .generation import Generation
 from .stamp import Stamp, is_racy
 
 if TYPE_CHECKING:
@@ -360,7 +360,8 @@ class Loader:
             descriptor,
             claimed=claimed,
             on_trust=header.on_trust,
-            cached=Cached(identities, found.renew_layout),
+            renew=found.renew_layout,
+            identities=identities,
         )
         if exact:
             self._kept = (0, header.identified)

@@ -13,7 +13,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from . import follow, lookup, verify
+from . import lookup, verify
 from .cachedir import CacheDir
 from .decode import Undecodable
 from .dialect import dialect_named
@@ -444,7 +444,7 @@ class Transcript:
         *,
         after: int | None = None,
         limit: int = 1000,
-        max_nbytes: int = follow.MAX_NBYTES,
+        max_nbytes: int = 64 << 20,
         wait: Callable[[], bool] | None = None,
         lost: Callable[[OSError | NotATranscriptError], object] | None = None,
     ) -> Iterator[Window]:
@@ -482,6 +482,9 @@ class Transcript:
         Any thread may refresh the transcript meanwhile. Ctrl-C while waiting raises
         KeyboardInterrupt.
         """
+        # loaded by who follows, and by nobody else
+        from . import follow
+
         return follow.windows(
             self, after=after, limit=limit, max_nbytes=max_nbytes, wait=wait, lost=lost
         )

@@ -12,7 +12,7 @@ import bisect
 import operator
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from . import lookup
 from .decode import Undecodable, decode_distinct
@@ -25,11 +25,22 @@ if TYPE_CHECKING:
     from .generation import Generation
 
 
-class _Decoded(NamedTuple):
-    messages: list[dict[str, Any]]
-    positions: Sequence[int]
-    ids: Iterable[str]
-    damaged: Sequence[Damaged]
+class _Decoded:
+    """What the lines of a window say."""
+
+    __slots__ = ("damaged", "ids", "messages", "positions")
+
+    def __init__(
+        self,
+        messages: list[dict[str, Any]],
+        positions: Sequence[int],
+        ids: Iterable[str],
+        damaged: Sequence[Damaged],
+    ) -> None:
+        self.messages = messages
+        self.positions = positions
+        self.ids = ids
+        self.damaged = damaged
 
 
 class Window:
@@ -153,14 +164,16 @@ class Window:
         The first look-up of a generation reads the ids of all messages.
         """
         generation = self._generation
-        messages, positions, ids, damaged = self._decoded
+        found = self._decoded
         # what was folded into an earlier place
         folded = set(range(self.start, self.stop)).difference(
-            positions, (line.position for line in damaged)
+            found.positions, (line.position for line in found.damaged)
         )
         repeated = [
             position
-            for message, position, message_id in zip(messages, positions, ids, strict=True)
+            for message, position, message_id in zip(
+                found.messages, found.positions, found.ids, strict=True
+            )
             if generation.dialect.id(message) and self._is_known(message_id, position)
         ]
         return sorted(folded.union(repeated))
