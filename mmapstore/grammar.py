@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import enum
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,8 +90,7 @@ class Signature(NamedTuple):
     first_key: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
+class Dialect(NamedTuple):
     """One agent's way of writing lines.
 
     Attributes
@@ -128,11 +126,11 @@ class Dialect:
     signatures: tuple[Signature, ...]
     keyless: Kind | Look = Kind.OTHER
     probes: tuple[Probe, ...] = (Probe.FIRST, Probe.HEAD, Probe.TAIL)
-    id_path: Path = field(default_factory=lambda: Path("id"))
-    role_path: Path = field(default_factory=lambda: Path("role"))
-    time_path: Path = field(default_factory=lambda: Path("timestamp"))
-    text_path: Path = field(default_factory=lambda: Path(""))
-    call_path: Path = field(default_factory=lambda: Path(""))
+    id_path: Path = Path("id")
+    role_path: Path = Path("role")
+    time_path: Path = Path("timestamp")
+    text_path: Path = Path("")
+    call_path: Path = Path("")
     path_hint: str = ""
     call_role: str = ""
     role_until: str = ""

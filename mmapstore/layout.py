@@ -9,8 +9,7 @@ history in front of it. Decision record: 0127, layout index.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -85,8 +84,7 @@ class Extents:
         return Extents(self._starts.grown(starts), self._ends.grown(ends))
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Layout:
+class Layout(NamedTuple):
     """Offsets of the lines of one generation of a transcript.
 
     Attributes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -169,7 +168,7 @@ def test_offsets_past_four_gibibytes(tmp_path: Path, access: str) -> None:
     source = sources[access](descriptor, descriptor.stamp().nbytes)
     # as if all that comes before had been scanned: it is the tail that is looked at here
     known = layout.build(filemap.ReadFile(descriptor, 0), NATIVE, descriptor.stamp())
-    known = dataclasses.replace(known, file_len=start)
+    known = known._replace(file_len=start)
     grown = layout.extend(known, source, descriptor.stamp())
     assert grown.message_offsets.tolist() == [
         start,
