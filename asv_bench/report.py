@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import data, reopening
+from . import data, reopening, writing
 from .promises import PROMISES, QUICK, THOROUGH
 from .verdict import OVER, SKIPPED, UNDECIDED, UNDER, read_budget, verdict
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def measure_all(files: data.Files, effort: Effort, *, talk: bool = False) -> list[Row]:
     """Return the rows of all promises; with `talk` their names go to stderr as they are begun."""
     rows: list[Row] = []
-    for promise in PROMISES + reopening.PROMISES:
+    for promise in PROMISES + reopening.PROMISES + writing.PROMISES:
         if talk:
             print(f"\r\x1b[K{promise.__name__} ...", end="", file=sys.stderr, flush=True)
         rows.extend(promise(files, effort))

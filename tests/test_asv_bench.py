@@ -65,7 +65,17 @@ def test_asv_knows_every_key_of_its_configuration():
 
 def test_asv_measures_the_directory_of_the_benchmarks():
     config = json.loads((BENCH / "asv.conf.json").read_text())
-    assert {"cache", "importing", "layout", "ls", "refresh", "scan", "window"} == set(MODULES)
+    assert {
+        "append",
+        "cache",
+        "importing",
+        "layout",
+        "ls",
+        "refresh",
+        "review",
+        "scan",
+        "window",
+    } == set(MODULES)
     assert (BENCH / config["benchmark_dir"]).samefile(BENCH / "benchmarks")
     assert (BENCH / config["repo"] / "mmapstore").is_dir()
 
@@ -179,6 +189,7 @@ def test_report_fails_only_on_a_broken_promise(
         report, "PROMISES", (lambda files, effort: [Row(key, measured, median, "why")],)
     )
     monkeypatch.setattr(report.reopening, "PROMISES", ())
+    monkeypatch.setattr(report.writing, "PROMISES", ())
     options = ["--quick", "--data", str(tmp_path)]
     assert report.main(options) == code
     printed = capsys.readouterr().out
