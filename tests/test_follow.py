@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import subprocess
@@ -41,7 +42,9 @@ A, B, C, D = map(message, "abcd")
 def messages_of(data: bytes) -> list[bytes]:
     """Return the complete lines that a parser finds to be messages."""
     lines = data.split(b"\n")[:-1]
-    return [line + b"\n" for line in lines if line and json.loads(line).get("type") == "message"]
+    return [
+        line + b"\n" for line in lines if line.strip() and json.loads(line).get("type") == "message"
+    ]
 
 
 @dataclass
@@ -533,6 +536,7 @@ def test_an_error_of_the_callers_own_is_not_taken_for_an_end(write):
 def test_replacements_do_not_keep_files_open(write, open_fds):
     path = write(HEADER + A)
     with mmapstore.open(path) as t:
+        gc.collect()
         before = open_fds()
         steps = [lambda: replace(path, LONGER), path.unlink, lambda: path.write_bytes(SAME)] * 5
         followed(t, *steps)
