@@ -40,11 +40,11 @@ from .layout import Extents, Layout
 from .loader import Refresh
 from .stamp import Stamp
 from .transcript import Transcript, open
-from .verify import Finding
 from .window import Window
 
 if TYPE_CHECKING:
     from .host import Host
+    from .verify import Finding
 
 __all__ = [
     "CacheDir",
@@ -76,7 +76,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # the writing side, when it is asked for: a reader imports no sqlite3
+    # what few ask for, when it is asked for: a reader imports no sqlite3
+    if name == "Finding":
+        from .verify import Finding
+
+        return Finding
     if name in ("Host", "Outbox"):
         from importlib import import_module
 

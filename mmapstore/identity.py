@@ -9,8 +9,8 @@ unresolved and does not stop the others.
 from __future__ import annotations
 
 import re
-import threading
 import zlib
+from _thread import allocate_lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class _Recent:
 
     def __init__(self, stop: int) -> None:
         #: held while lines are entered: any thread may be the first to look one up
-        self.lock = threading.Lock()
+        self.lock = allocate_lock()
         #: checksum -> positions, in file order
         self.positions: dict[int, list[int]] = {}
         self.unresolved: list[int] = []

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import operator
 import os
-import threading
+from _thread import allocate_lock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from . import lookup, verify
+from . import lookup
 from .cachedir import CacheDir
 from .decode import Undecodable
 from .dialect import dialect_named
@@ -133,7 +133,7 @@ class Transcript:
             progress=progress,
         )
         self._generation: Generation | None = None
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._refreshing: int | None = None
         self._generation = self._loader.open()
 
@@ -392,6 +392,9 @@ class Transcript:
     def verify(self, *, progress: Progress | None = None) -> Iterator[Finding]:
         """Read every line in full and yield those that are damaged or doubtful."""
         generation = self._now
+        # loaded by who verifies, and by nobody else
+        from . import verify
+
         return verify.findings(generation.layout, generation.source, progress=progress)
 
     # -- change -----------------------------------------------------------------------
@@ -425,13 +428,13 @@ class Transcript:
         stamp = stamp_of(os.stat(self._absolute), known.inode_generation)
         if stamp == known and not generation.doubted and not generation.racy:
             return Refresh.SAME
-        if self._refreshing == threading.get_ident():
+        if self._refreshing == get_ident():
             return Refresh.SAME  # asked by the progress callback of this very refresh
         with self._lock:
             current = self._now
             if current is not generation:
                 return Refresh.REBUILT
-            self._refreshing = threading.get_ident()
+            self._refreshing = get_ident()
             try:
                 renewed, found = self._loader.renewed(current, stamp, trust)
                 self._publish(renewed)
