@@ -69,5 +69,8 @@ def test_the_limits_in_the_readme_are_those_of_the_budget():
         [limit["memory_layout"]],
         [limit["listing"]],
         [limit["host_refresh"]],
+        [limit["append"]],
+        [limit["append_batch"]],
+        [limit["review_longer"]],
         [limit["import"]],
     ]
