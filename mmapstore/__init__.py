@@ -45,6 +45,7 @@ from .window import Window
 
 if TYPE_CHECKING:
     from .host import Host
+    from .host.outbox import Outbox
 
 __all__ = [
     "CacheDir",
@@ -63,6 +64,7 @@ __all__ = [
     "MessageNotFoundError",
     "MmapStoreError",
     "NotATranscriptError",
+    "Outbox",
     "PositionError",
     "Refresh",
     "SessionNotFoundError",
