@@ -79,7 +79,7 @@ class Conversation:
         A batch is executed in its order, each request of it in full before the next.
         """
         try:
-            request = decode_value(bytes(line))
+            request = decode_value(memoryview(line))
         except UndecodableError as error:
             return _error(None, Code.PARSE_ERROR, str(error)) + b"\n"
         if not isinstance(request, list):
