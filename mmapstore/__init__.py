@@ -44,6 +44,7 @@ from .window import Window
 
 if TYPE_CHECKING:
     from .host import Host
+    from .host.outbox import Outbox
     from .verify import Finding
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "MessageNotFoundError",
     "MmapStoreError",
     "NotATranscriptError",
+    "Outbox",
     "PositionError",
     "Refresh",
     "SessionNotFoundError",
@@ -75,19 +77,14 @@ __all__ = [
 ]
 
 
+#: what few ask for, loaded when it is asked for: a reader imports no sqlite3
+_LAZY = {"Finding": ".verify", "Host": ".host.host", "Outbox": ".host.outbox"}
+
+
 def __getattr__(name: str) -> Any:
-    # what few ask for, when it is asked for: a reader imports no sqlite3
-    if name == "Finding":
-        from .verify import Finding
+    if name not in _LAZY:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    from importlib import import_module
 
-        return Finding
-    if name in ("Host", "Outbox"):
-        from importlib import import_module
-
-        try:
-            return getattr(import_module(f".host.{name.lower()}", __name__), name)
-        except ModuleNotFoundError as error:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message) from error
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+    return getattr(import_module(_LAZY[name], __name__), name)

@@ -43,6 +43,7 @@ LAYERS = [
     "watch",
     "follow",
     "transcript",
+    "rpc",
 ]
 
 #: of the writing side, top to bottom; each may import any of the reading side besides
@@ -62,6 +63,11 @@ HOST_LAYERS = [
     "appends",
     "edits",
     "host",
+    "outbox",
+    "methods",
+    "jsonrpc",
+    "listening",
+    "rpc",
 ]
 
 #: the only modules that may import these

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     code : int
-        0 done; 1 the answer is no; 2 usage; 3 data error; 4 not found; 130 interrupted;
+        0 done; 1 the answer is no; 2 usage; 3 data error; 4 not found; 5 locked; 130 interrupted;
         141 whoever read the output went away.
     """
     # rich is looked for and not imported: most commands run without it

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import MessageNotFoundError, MmapStoreError, PositionError
+from ..errors import LockedError, MessageNotFoundError, MmapStoreError, PositionError
 from . import output
 from .cache import cache
 from .info import info
 from .ls import ls
+from .rpc import rpc
 from .show import show
 from .tail import tail
 from .verify import verify
@@ -32,6 +33,7 @@ EXIT_CODES: dict[type[BaseException], int] = {
     PositionError: 4,
     FileNotFoundError: 4,
     NotADirectoryError: 4,
+    LockedError: 5,
     KeyboardInterrupt: 130,
     # what a shell reports of a program that SIGPIPE ended
     BrokenPipeError: 141,
@@ -72,14 +74,14 @@ def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) 
 def app() -> None:
     """Look into the JSONL transcripts of coding agents, whatever their size.
 
-    FILE is a transcript; "-" reads standard input. Files are never written.
+    FILE is a transcript; "-" reads standard input. Only rpc writes, to its own directory.
 
     Exit codes: 0 done; 1 the answer is no (damage found); 2 usage; 3 data error;
-    4 not found; 130 interrupted.
+    4 not found; 5 locked; 130 interrupted.
     """
 
 
-for _verb in (tail, show, info, verify, ls, cache):
+for _verb in (tail, show, info, verify, ls, cache, rpc):
     app.add_command(_verb)
 
 
