@@ -16,8 +16,8 @@ pytest.importorskip("rich", reason="the command line is an extra")
 
 from mmapstore.cli import main
 from mmapstore.cli.bar import PATIENCE, Bar
-from mmapstore.cli.jsonline import encode
 from mmapstore.cli.visible import as_text, clipped, on_one_line
+from mmapstore.jsonline import encode
 
 #: controls, line ends of all sorts, what turns text around, surrogates that make no pair
 AWKWARD = "\0\a\b\x0b\x0c\r\x1b\x1c\x7f\x80\x85\x9b\u2028\u2029\u202e\u2066\udc00\udcff"

@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).parent.parent / "mmapstore"
 #: top to bottom; a module may import only modules that stand above it
 LAYERS = [
     "errors",
+    "jsonline",
     "stamp",
     "scan",
     "keys",

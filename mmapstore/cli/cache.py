@@ -9,8 +9,8 @@ import click
 
 from .. import cachedir, catalogue
 from ..cache import read_header
+from ..jsonline import encode
 from . import output
-from .jsonline import encode
 from .opening import json_option
 from .visible import on_one_line
 

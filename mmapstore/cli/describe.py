@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .jsonline import encode
+from ..jsonline import encode
 from .output import styled
 from .visible import clipped, on_one_line
 

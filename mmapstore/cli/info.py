@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..jsonline import encode
 from . import output
-from .jsonline import encode
 from .opening import file_argument, json_option, reads_transcript, torn_tail_told
 from .visible import on_one_line
 

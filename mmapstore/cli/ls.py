@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..dialect import DIALECTS
+from ..jsonline import encode
 from ..sessions import listing
 from . import output
 from .bar import Bar
-from .jsonline import encode
 from .opening import json_option
 from .visible import on_one_line
 

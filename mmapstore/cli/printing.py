@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..jsonline import encode
 from . import describe, output
-from .jsonline import encode
 from .spread import sections
 from .visible import as_text, clipped
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import PositionError
+from ..jsonline import encode
 from . import describe, output
-from .jsonline import encode
 from .opening import file_argument, json_option, mention_torn_tail, reads_transcript
 from .spread import sections
 from .visible import as_text

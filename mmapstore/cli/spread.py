@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .jsonline import encode
+from ..jsonline import encode
 from .visible import as_text, on_one_line
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..jsonline import encode
 from . import output
 from .bar import Bar
-from .jsonline import encode
 from .opening import file_argument, json_option, mention_torn_tail, reads_transcript
 from .visible import on_one_line
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..cli.jsonline import encode
 from ..decode import UndecodableError, decode_value
 from ..errors import (
     ConflictError,
@@ -23,6 +22,7 @@ from ..errors import (
     TranscriptChangedError,
     WriteFailedError,
 )
+from ..jsonline import encode
 from ..rpc import MAX_LINE_NBYTES, PROTOCOL_VERSION, Code
 from .methods import METHODS, RevisionNotFoundError
 
