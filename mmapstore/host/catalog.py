@@ -186,8 +186,9 @@ class Catalog:
     def tally(self, session_id: str) -> tuple[int, str | None] | None:
         """Return how many message rows a session has, and the id in the last of them."""
         rows = self._rows(
-            "SELECT count(*), (SELECT id FROM messages WHERE session_id = ?1 ORDER BY seq DESC"
-            " LIMIT 1) FROM messages WHERE session_id = ?1",
+            "SELECT count(*), (SELECT id FROM messages WHERE session_id = ? ORDER BY seq DESC"
+            " LIMIT 1) FROM messages WHERE session_id = ?",
+            session_id,
             session_id,
         )
         if not rows:
