@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import fileio
@@ -120,6 +121,8 @@ class Catalog:
             self._path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
         )
         self._db = db
+        # a host that nobody closes must not leave it to the interpreter's end, which complains
+        weakref.finalize(self, _close, db, os.getpid())
         db.execute("PRAGMA mmap_size = 0")
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA:
@@ -261,6 +264,13 @@ class Catalog:
                 db.execute(f"DELETE FROM {table} WHERE {key} = ?", (session_id,))
 
         return self._write(work)
+
+
+def _close(db: sqlite3.Connection, owner: int) -> None:
+    # a child of the process must not touch what its parent works with
+    if os.getpid() == owner:
+        with contextlib.suppress(sqlite3.Error):
+            db.close()
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
