@@ -700,29 +700,34 @@ def test_a_client_that_does_not_read_waits_alone(monkeypatch: pytest.MonkeyPatch
     """What is held for it is bounded; when it reads, it goes on."""
     monkeypatch.setattr(server_module, "CLOGGED_NBYTES", 1000)
     notes = Notes()
-    title = "x" * 40_000
+    title = "x" * 300_000
     lazy, eager = socket.socketpair(), socket.socketpair()
     server = Server(notes, never)  # type: ignore[arg-type]
+    held: list[tuple[int, int]] = []
+    notes.during = lambda: held.append(
+        (len(server._requests), max(len(client.out) for client in server._clients))
+    )
     thread = threading.Thread(target=server.serve)
     try:
         for ours, theirs in (lazy, eager):
             server.converse(theirs.fileno(), theirs.fileno())
             ours.settimeout(60)
         thread.start()
-        writing = threading.Thread(
-            target=lazy[0].sendall,
-            args=(HELLO + b"".join(create(title, n + 1) for n in range(50)),),
-        )
+        data = HELLO + b"".join(create(title, number + 1) for number in range(20))
+        writing = threading.Thread(target=lazy[0].sendall, args=(data,))
         writing.start()
         with eager[0].makefile("rb") as answers_:
             eager[0].sendall(HELLO)
-            for number in range(40):
-                assert answers_.readline()
-                eager[0].sendall(create("eager", number + 1))
             assert answers_.readline()
+            number = 0
+            # until the lazy one has been executed as often as it will be, and then some
+            while number < 40 or notes.asked.count(title) == 0:
+                number += 1
+                eager[0].sendall(create("eager", number))
+                assert answers_.readline()
         with lazy[0].makefile("rb") as answers_:
-            for number in range(51):
-                assert orjson.loads(answers_.readline())["id"] == number
+            for answered in range(21):
+                assert orjson.loads(answers_.readline())["id"] == answered
         writing.join()
     finally:
         server.stop()
@@ -730,8 +735,48 @@ def test_a_client_that_does_not_read_waits_alone(monkeypatch: pytest.MonkeyPatch
         for pair in (lazy, eager):
             for end in pair:
                 end.close()
-    assert notes.asked.count("eager") == 40
-    assert len(notes.asked) == 90
+    assert notes.asked.count("eager") == number
+    assert notes.asked.count(title) == 20
+    assert max(requests for requests, _ in held) <= 1
+    assert max(nbytes for _, nbytes in held) < 2 * len(title)
+
+
+def test_requests_of_one_read_are_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_READ_NBYTES", 1000)
+    notes = Notes()
+    waiting: list[int] = []
+    data = HELLO + b"".join(create(str(number)) for number in range(300))
+    with piped(notes, data) as (server, _):
+        notes.during = lambda: waiting.append(len(server._requests))
+        server.serve()
+    assert notes.asked == [str(number) for number in range(300)]
+    assert max(waiting) <= 1000 // len(create("0"))
+
+
+def test_an_answer_that_nobody_reads_keeps_nobody_else_waiting(desk: Desk, path: Path) -> None:
+    session = desk.host.create_session().id
+    desk.host.append_message(session, message("m", text="x" * 5_000_000))
+    get = {"jsonrpc": "2.0", "id": 1, "method": "session.get", "params": {"sessionId": session}}
+    with serving(desk.host, path), socket.socket(socket.AF_UNIX) as lazy:
+        lazy.settimeout(60)
+        lazy.connect(str(path))
+        lazy.sendall(HELLO + orjson.dumps(get) + b"\n")
+        with lazy.makefile("rb") as answers_:
+            assert answers_.readline()
+            assert answers_.peek(1)  # the large one has begun
+            with Client.connect(path) as client:
+                assert len(client.call("session.list")["sessions"]) == 1
+            assert len(answers_.readline()) > 5_000_000
+
+
+def test_the_last_answer_is_written_whole() -> None:
+    notes = Notes()
+    title = "x" * 50_000
+    with piped(notes, HELLO + create(title, 1) + create("b", 2)) as (server, (output,)):
+        notes.during = server.stop
+        server.serve()
+        assert [each["id"] for each in answers(output)] == [0, 1]
+    assert notes.asked == [title]
 
 
 def test_a_client_that_went_away_while_it_was_answered() -> None:
