@@ -223,6 +223,42 @@ def test_a_signal_ends_it_on_pipes(tmp_path: Path, how: signal.Signals, code: in
         assert server.wait(LONG) == code
 
 
+SIGNALLED = """
+import os, sys
+from mmapstore import fileio
+from mmapstore.cli import main
+
+real = fileio.sync_data
+def sync_data(fd):
+    os.kill(os.getpid(), int(sys.argv[2]))
+    real(fd)
+fileio.sync_data = sync_data
+sys.exit(main(["rpc", "--data-dir", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_waits_for_the_request_that_is_executed(
+    tmp_path: Path, how: signal.Signals, code: int
+) -> None:
+    """The request is done and answered; the one behind it is not begun."""
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_message(session, message("m0"))
+    requests = [
+        {"jsonrpc": "2.0", "id": number, "method": "session.appendMessage",
+         "params": {"sessionId": session, "message": message(f"m{number}")}}
+        for number in (1, 2)
+    ]  # fmt: skip
+    data = HELLO + b"".join(orjson.dumps(request) + b"\n" for request in requests)
+    command = [sys.executable, "-W", "error", "-c", SIGNALLED, tmp_path, str(int(how))]
+    done = subprocess.run(command, input=data, capture_output=True, check=False, timeout=LONG)
+    assert done.returncode == code
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0, 1]
+    with mmapstore.Host(tmp_path) as host:
+        assert ids(host, session) == ["m0", "m1"]
+
+
 def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import stat
 import threading
@@ -554,6 +555,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.asked: list[str | None] = []
+        self.factor = 1
         self.during: Callable[[], None] = lambda: None
 
     def create_session(self, title: str | None = None) -> mmapstore.host.Session:
@@ -561,7 +563,7 @@ class Notes:
 
         self.asked.append(title)
         self.during()
-        return Session(f"s{len(self.asked)}", title, AT, AT)
+        return Session(f"s{len(self.asked)}", title and title * self.factor, AT, AT)
 
 
 def create(title: str, request_id: Any = None) -> bytes:
@@ -696,33 +698,41 @@ def test_it_stops_after_the_request_it_executes() -> None:
     server.stop()  # it may be told again
 
 
-def test_a_client_that_does_not_read_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("title", "factor"), [("x" * 300_000, 1), ("y", 300_000)])
+def test_a_client_that_does_not_read_waits_alone(
+    monkeypatch: pytest.MonkeyPatch, title: str, factor: int
+) -> None:
     """What is held for it is bounded; when it reads, it goes on."""
     monkeypatch.setattr(server_module, "CLOGGED_NBYTES", 1000)
     notes = Notes()
-    title = "x" * 40_000
+    notes.factor = factor
     lazy, eager = socket.socketpair(), socket.socketpair()
     server = Server(notes, never)  # type: ignore[arg-type]
+    held: list[tuple[int, int]] = []
+    notes.during = lambda: held.append(
+        (len(server._requests), max(len(client.out) for client in server._clients))
+    )
     thread = threading.Thread(target=server.serve)
     try:
         for ours, theirs in (lazy, eager):
             server.converse(theirs.fileno(), theirs.fileno())
             ours.settimeout(60)
         thread.start()
-        writing = threading.Thread(
-            target=lazy[0].sendall,
-            args=(HELLO + b"".join(create(title, n + 1) for n in range(50)),),
-        )
+        data = HELLO + b"".join(create(title, number + 1) for number in range(20))
+        writing = threading.Thread(target=lazy[0].sendall, args=(data,))
         writing.start()
         with eager[0].makefile("rb") as answers_:
             eager[0].sendall(HELLO)
-            for number in range(40):
-                assert answers_.readline()
-                eager[0].sendall(create("eager", number + 1))
             assert answers_.readline()
+            number = 0
+            # until the lazy one has been executed as often as it will be, and then some
+            while number < 40 or notes.asked.count(title) == 0:
+                number += 1
+                eager[0].sendall(create("e", number))
+                assert answers_.readline()
         with lazy[0].makefile("rb") as answers_:
-            for number in range(51):
-                assert orjson.loads(answers_.readline())["id"] == number
+            for answered in range(21):
+                assert orjson.loads(answers_.readline())["id"] == answered
         writing.join()
     finally:
         server.stop()
@@ -730,8 +740,49 @@ def test_a_client_that_does_not_read_waits_alone(monkeypatch: pytest.MonkeyPatch
         for pair in (lazy, eager):
             for end in pair:
                 end.close()
-    assert notes.asked.count("eager") == 40
-    assert len(notes.asked) == 90
+    assert notes.asked.count("e") == number
+    assert notes.asked.count(title) == 20
+    if factor == 1:
+        assert max(requests for requests, _ in held) <= 1
+    assert max(nbytes for _, nbytes in held) < 400_000
+
+
+def test_requests_of_one_read_are_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_READ_NBYTES", 1000)
+    notes = Notes()
+    waiting: list[int] = []
+    data = HELLO + b"".join(create(str(number)) for number in range(300))
+    with piped(notes, data) as (server, _):
+        notes.during = lambda: waiting.append(len(server._requests))
+        server.serve()
+    assert notes.asked == [str(number) for number in range(300)]
+    assert max(waiting) <= 1000 // len(create("0"))
+
+
+def test_an_answer_that_nobody_reads_keeps_nobody_else_waiting(desk: Desk, path: Path) -> None:
+    session = desk.host.create_session().id
+    desk.host.append_message(session, message("m", text="x" * 5_000_000))
+    get = {"jsonrpc": "2.0", "id": 1, "method": "session.get", "params": {"sessionId": session}}
+    with serving(desk.host, path), socket.socket(socket.AF_UNIX) as lazy:
+        lazy.settimeout(60)
+        lazy.connect(str(path))
+        lazy.sendall(HELLO + orjson.dumps(get) + b"\n")
+        with lazy.makefile("rb") as answers_:
+            assert answers_.readline()
+            assert answers_.peek(1)  # the large one has begun
+            with Client.connect(path) as client:
+                assert len(client.call("session.list")["sessions"]) == 1
+            assert len(answers_.readline()) > 5_000_000
+
+
+def test_the_last_answer_is_written_whole() -> None:
+    notes = Notes()
+    title = "x" * 50_000
+    with piped(notes, HELLO + create(title, 1) + create("b", 2)) as (server, (output,)):
+        notes.during = server.stop
+        server.serve()
+        assert [each["id"] for each in answers(output)] == [0, 1]
+    assert notes.asked == [title]
 
 
 def test_a_client_that_went_away_while_it_was_answered() -> None:
@@ -803,7 +854,7 @@ def test_a_live_server_is_left_alone_and_a_dead_one_replaced(desk: Desk, path: P
         assert client.call("session.list") == {"sessions": []}
 
 
-def test_a_server_with_too_many_waiting_lives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_with_too_many_waiting_lives(path: Path) -> None:
     waiting = []
     with socket.socket(socket.AF_UNIX) as busy:
         busy.bind(str(path))
@@ -852,9 +903,8 @@ def test_a_path_that_is_too_long_or_leads_nowhere(tmp_path: Path) -> None:
             Listener(bad)
 
 
-def test_without_a_descriptor_a_client_is_turned_away(
-    path: Path, open_fds: Callable[[], int]
-) -> None:
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted there")
+def test_without_a_descriptor_a_client_is_turned_away(path: Path) -> None:
     import resource
 
     with Listener(path) as listener, socket.socket(socket.AF_UNIX) as client:
@@ -1021,3 +1071,17 @@ def test_a_server_of_another_version_is_refused() -> None:
 def test_nobody_listens(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Client.connect(path)
+
+
+def test_the_page_about_it_has_every_method_parameter_and_code() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "rpc.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.]+)` \| ([^|]*)\|", page, flags=re.MULTILINE)
+    assert [name for name, _ in rows] == ["host.handshake", *METHODS]
+    for name, told in rows[1:]:
+        optional = set(re.findall(r"(\w+)\?", told))
+        required = set(re.findall(r"\b([a-z]+[A-Z]\w+|title|message|messages|compaction|state)\b(?!\?)",
+                                  re.sub(r"\([^)]*\)", "", told)))  # fmt: skip
+        assert optional == set(METHODS[name].optional)
+        assert required == set(METHODS[name].required)
+    codes = re.findall(r"^\| (-?\d+) \| (\w+) \|", page, flags=re.MULTILINE)
+    assert {(int(code), kind) for code, kind in codes} == {(code.value, code.name) for code in Code}
