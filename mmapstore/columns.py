@@ -95,6 +95,11 @@ class Column:
         joined.flags.writeable = False
         return joined
 
+    @property
+    def at_hand(self) -> Values | None:
+        """All values, if nothing has to be proven or joined for them; read-only."""
+        return self._whole
+
     def at(self, index: int) -> int:
         """Return one value; `index` must lie within the column."""
         if index < self._split:

@@ -99,6 +99,10 @@ class SessionNotFoundError(MmapStoreError, FileNotFoundError):
     """Is raised when the host has no session of that id."""
 
 
+class RevisionNotFoundError(MmapStoreError, LookupError):
+    """Is raised when a session has no branch of that root and index."""
+
+
 class LockedError(MmapStoreError, BlockingIOError):
     """Is raised when another host owns the data directory."""
 

@@ -174,12 +174,10 @@ def sync_data(fd: int) -> None:
     Never called again for a descriptor that it failed on: the system has dropped what it
     could not write and would report success.
     """
-    if hasattr(fcntl_module(), "F_FULLFSYNC"):  # macOS, where fsync stops at the drive's cache
+    if sys.platform == "darwin":  # where fsync stops at the drive's cache
         fcntl_module().fcntl(fd, fcntl_module().F_FULLFSYNC)
-    elif hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
     else:
-        os.fsync(fd)
+        os.fdatasync(fd)
 
 
 def fcntl_module() -> Any:
@@ -213,6 +211,8 @@ def open_for_append(path: str) -> int:
 def append(fd: int, data: bytes | memoryview) -> None:
     """Write `data` at the end of a file in one piece; go on after a short count."""
     written = os.write(fd, data)
+    if written == len(data):
+        return
     rest = memoryview(data)[written:]
     while rest:
         if written == 0:

@@ -193,38 +193,6 @@ class ReadFile:
         return _CopyReader(self.descriptor, start, self.nbytes)
 
 
-class HeldBytes:
-    """The end of a file, which is in memory because it has just been written.
-
-    Parameters
-    ----------
-    descriptor : Descriptor
-        The open file.
-    base : int
-        File offset of the first byte that is held; none before it is asked for.
-    data : bytes
-        What the file has from there on.
-    """
-
-    access = "pread"
-
-    __slots__ = ("_base", "_data", "descriptor", "nbytes")
-
-    def __init__(self, descriptor: Descriptor, base: int, data: bytes) -> None:
-        self.descriptor = descriptor
-        self.nbytes = base + len(data)
-        self._base = base
-        self._data = data
-
-    def view(self, start: int, stop: int) -> memoryview:
-        """Return bytes [start, stop)."""
-        return memoryview(self._data)[start - self._base : stop - self._base]
-
-    def run(self, start: int, stop: int) -> Run:
-        """Return all that is held."""
-        return Run(self._base, self._data)
-
-
 class _MapReader:
     """Presents a mapping in steps; nothing is copied, so every line stays where it is."""
 

@@ -432,9 +432,11 @@ class Generation:
 
     @property
     def known_identities(self) -> Identities | None:
-        """The identities of all messages if they are at hand, else None."""
+        """The identities of all messages if at most a few have yet to be read, else None."""
         known = self._identities
-        return known if known is not None and known.count == len(self.layout.messages) else None
+        if known is None or len(self.layout.messages) - known.count > identity.RECENT_COUNT:
+            return None
+        return self.identities
 
     @cached_property
     def damaged_aside(self) -> list[Damaged]:

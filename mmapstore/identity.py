@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import zlib
 from _thread import allocate_lock
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,23 +24,21 @@ from .keys import find_path, token_at
 from .probe import blocks, plain_values, string_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from .filemap import FileBytes, HeldBytes
+    from .filemap import FileBytes
     from .grammar import Dialect
     from .layout import Extents
     from .scan import Searchable
-
-    Lines = FileBytes | HeldBytes
 
 #: bytes of message lines that are looked at together
 _SPAN_NBYTES = 4 << 20
 #: lines that are read one by one: less than the arrays cost
 _FEW_COUNT = 8
 #: ids that may stand aside before they are sorted in
-_RECENT_COUNT = 8192
+RECENT_COUNT = 8192
 
 #: how a message without an id is addressed: by the offset of its line
 _BY_OFFSET = r"@(0|[1-9][0-9]{0,19})"
@@ -104,19 +103,49 @@ class Identities:
             stop += 1
         yield from reversed(self.positions.part(first, stop).tolist())
 
+    def may_have_any(self, message_ids: Sequence[str]) -> bool:
+        """Whether :meth:`candidates` would yield a position for one of these ids.
+
+        Notes
+        -----
+        O(log count) an id.
+        """
+        checksums = [
+            zlib.crc32(message_id.encode("utf-8", "surrogatepass")) for message_id in message_ids
+        ]
+        if not self._recent.positions.keys().isdisjoint(checksums):
+            return True
+        known = self.checksums.at_hand
+        if len(checksums) > _FEW_COUNT:
+            known = self.checksums.whole() if known is None else known
+            wanted = np.array(checksums, known.dtype)
+            found = known.take(known.searchsorted(wanted), mode="clip") if len(known) else wanted
+            return bool(len(known) and (found == wanted).any())
+        for checksum in checksums:
+            if known is None:
+                at = self.checksums.search(checksum)
+                if at < len(self.checksums) and self.checksums.at(at) == checksum:
+                    return True
+            else:
+                # of a few values, cheaper than an array's own search
+                at = bisect_left(known.data, checksum)
+                if at < len(known) and known.item(at) == checksum:
+                    return True
+        return False
+
     def without_id(self, limit: int) -> list[int]:
         """Return the first positions, at most `limit`, whose id could not be read."""
         sorted_in = self.unresolved.part(0, min(limit, len(self.unresolved))).tolist()
         recent = [position for position in self._recent.unresolved if position < self.count]
         return [*sorted_in, *recent][:limit]
 
-    def grown(self, source: Lines, messages: Extents, dialect: Dialect) -> Identities:
+    def grown(self, source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
         """Return the identities of a layout that has grown, reading the new lines alone."""
         count = len(messages)
         recent = self._recent
         checksums, resolved = _read(source, messages, dialect, self.count)
         with recent.lock:
-            if count - self._sorted_stop > _RECENT_COUNT or recent.stop != self.count:
+            if count - self._sorted_stop > RECENT_COUNT or recent.stop != self.count:
                 # too many to stand aside, or another has grown from here
                 return self._merged(count, checksums, resolved)
             for position, (checksum, known) in enumerate(
@@ -189,7 +218,7 @@ def build(source: FileBytes, messages: Extents, dialect: Dialect) -> Identities:
 
 
 def _read(
-    source: Lines, messages: Extents, dialect: Dialect, start: int
+    source: FileBytes, messages: Extents, dialect: Dialect, start: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
     """Return the checksums of the ids from position `start` on, and which could be read."""
     count = len(messages)
@@ -266,7 +295,7 @@ def _printable_ascii(rows: NDArray[np.bytes_], lengths: NDArray[np.int64]) -> ND
     return np.logical_not(other.any(axis=1))
 
 
-def _shorter(source: Lines, offset: int) -> TranscriptChangedError:
+def _shorter(source: FileBytes, offset: int) -> TranscriptChangedError:
     return TranscriptChangedError(
         "the file has become shorter",
         path=source.descriptor.path,

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: bytes in front of `file_len` that tell whether they are still the same
 LAST_NBYTES = 4096
-#: growth up to which lines are told one by one: less than the arrays cost
-_FEW_NBYTES = 1 << 14
 
 
 class Extents:
@@ -197,10 +195,6 @@ def extend(
     Right only if the first ``layout.file_len`` bytes are those that `layout` was built
     from. Lines are classified as :func:`build` classifies them.
     """
-    if layout.file_len and source.nbytes - layout.file_len <= _FEW_NBYTES:
-        few = with_few(layout, bytes(source.view(layout.file_len, source.nbytes)), stamp)
-        if few is not None:
-            return few
     starts: list[NDArray[np.int64]] = []
     ends: list[NDArray[np.int64]] = []
     kinds: list[NDArray[np.uint8]] = []

@@ -20,8 +20,9 @@ from .cachedir import CacheDir
 from .dialect import DIALECTS, NATIVE
 from .errors import NotATranscriptError, TranscriptChangedError
 from .fileio import on_remote_filesystem, open_regular
-from .filemap import HeldBytes, MappedFile, ReadFile
+from .filemap import MappedFile, ReadFile
 from .generation import Generation
+from .provenance import is_own, only_appended
 from .stamp import Stamp, is_racy
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 Access = Literal["auto", "mmap", "pread"]
 Trust = Literal["none", "append-only"]
+
+#: growth that is told line by line, which costs less than the arrays
+_FEW_NBYTES = 1 << 14
 
 _BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
@@ -126,14 +130,17 @@ class Loader:
         if fresh:
             return self._replaced(current.number + 1), Refresh.REBUILT
         descriptor = current.descriptor
-        stamp = descriptor.stamp()
-        self._has_shrunk |= stamp.nbytes < known.nbytes
-        if (trust or self._trust) == "append-only" and not current.doubted:
+        # behind a racy state an edit may be hidden, whoever appended since
+        own = not current.racy and only_appended(known, stamp)
+        if not own:
+            stamp = descriptor.stamp()
+            self._has_shrunk |= stamp.nbytes < known.nbytes
+        if (own or (trust or self._trust) == "append-only") and not current.doubted:
             if stamp == known:
                 # an append would have made it longer
                 return current, Refresh.SAME
             if stamp.nbytes > known.nbytes and current.claimed:
-                grown = self._grown(current, descriptor, stamp)
+                grown = self._grown(current, stamp, own=own)
                 if grown is not None:
                     return grown, Refresh.APPENDED
         return self._built(descriptor, current.number + 1), Refresh.REBUILT
@@ -141,47 +148,6 @@ class Loader:
     def rebuilt(self, current: Generation) -> Generation:
         """Return a generation of the same file, read anew."""
         return self._built(current.descriptor, current.number + 1)
-
-    def appended(
-        self, current: Generation, data: bytes, before: Stamp, after: Stamp
-    ) -> Generation | None:
-        """Return the generation that a host's own append makes of `current`, if it is proven."""
-        known = current.layout
-        if (
-            before != known.stamp
-            or current.doubted
-            or not current.claimed
-            or not after.same_file(before)
-            or after.nbytes != before.nbytes + len(data)
-            or current.descriptor.read(before.nbytes, after.nbytes) != data
-        ):
-            return None
-        descriptor, dialect = current.descriptor, known.dialect
-
-        def source() -> FileBytes:
-            return self._source(descriptor, after, dialect)
-
-        # a torn tail that the append has completed is not in the data
-        grown = layout.with_few(known, data, after) if known.file_len == before.nbytes else None
-        identities = current.known_identities
-        if grown is None:
-            grown, identities = layout.extend(known, source(), after), None
-        elif identities is not None:
-            # the ids of what was written are read off what was written
-            held = HeldBytes(descriptor, before.nbytes, data)
-            identities = identities.grown(held, grown.messages, dialect)
-        return Generation(
-            current.number + 1,
-            self._shown_path,
-            grown,
-            source,
-            descriptor,
-            proven=current.proven and not self._is_racy(after),
-            racy=current.racy,
-            on_trust=current.on_trust,
-            before=current,
-            identities=identities,
-        )
 
     def _replaced(self, number: int) -> Generation:
         descriptor = open_regular(self._path)
@@ -191,22 +157,37 @@ class Loader:
             descriptor.close()
             raise
 
-    def _grown(
-        self, current: Generation, descriptor: Descriptor, stamp: Stamp
-    ) -> Generation | None:
-        source = self._source(descriptor, stamp, current.dialect)
-        if not layout.is_behind(current.layout, source):
-            return None
-        grown = layout.extend(current.layout, source, stamp, progress=self._progress)
+    def _grown(self, current: Generation, stamp: Stamp, *, own: bool) -> Generation | None:
+        """Return the generation that an append makes of `current`; None where it was none."""
+        known, descriptor = current.layout, current.descriptor
+        grown = None
+
+        def source() -> FileBytes:
+            return self._source(descriptor, stamp, known.dialect)
+
+        if stamp.nbytes - known.file_len <= _FEW_NBYTES:
+            # read in one go with what stands before it
+            base = known.file_len - len(known.last)
+            data = descriptor.read(base, stamp.nbytes)
+            if not data.startswith(known.last):
+                return None
+            if len(data) == stamp.nbytes - base:
+                grown = layout.with_few(known, data[len(known.last) :], stamp)
+        if grown is None:
+            scanned = source()
+            if not layout.is_behind(known, scanned):
+                return None
+            progress = None if own else self._progress
+            grown = layout.extend(known, scanned, stamp, progress=progress)
         return Generation(
             current.number + 1,
             self._shown_path,
             grown,
-            lambda: source,
+            source,
             descriptor,
-            proven=descriptor.stamp() == stamp,
-            racy=self._is_racy(stamp),
-            on_trust=True,
+            proven=current.proven if own else descriptor.stamp() == stamp,
+            racy=not own and self._is_racy(stamp),
+            on_trust=not own or current.on_trust,
             before=current,
         )
 
@@ -215,7 +196,7 @@ class Loader:
         stamp = descriptor.stamp()
         while True:
             # of the file as it was before its bytes were read
-            racy = self._is_racy(stamp)
+            racy = not is_own(stamp) and self._is_racy(stamp)
             dialect, claimed = self._recognised(descriptor, stamp)
             source = self._source(descriptor, stamp, dialect)
             built = layout.build(source, dialect, stamp, progress=self._progress)
@@ -367,7 +348,7 @@ class Loader:
             self._kept = (0, header.identified)
             return first
         try:
-            return self._grown(first, descriptor, stamp)
+            return self._grown(first, stamp, own=False)
         except TranscriptChangedError:
             return None
 
@@ -390,6 +371,7 @@ class Loader:
             or not generation.proven
             or generation.racy
             or generation.doubted
+            or self._is_racy(generation.layout.stamp)
         ):
             return
         with contextlib.suppress(OSError, TranscriptChangedError):

@@ -60,6 +60,16 @@ class Stamp(NamedTuple):
             other.inode_generation,
         )
 
+    def is_of(self, status: os.stat_result) -> bool:
+        """Whether a stat result is of this state of the file, as far as it tells."""
+        return (
+            status.st_ctime_ns == self.ctime_ns
+            and status.st_size == self.nbytes
+            and status.st_ino == self.inode
+            and status.st_dev == self.device
+            and status.st_mtime_ns == self.mtime_ns
+        )
+
 
 def stamp_of(status: os.stat_result, inode_generation: int = 0) -> Stamp:
     """Return the stamp that a stat result holds."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .grammar import Dialect
     from .layout import Layout
     from .loader import Access, Trust
-    from .stamp import Stamp
     from .verify import Finding
     from .walk import Progress
 
@@ -491,34 +490,6 @@ class Transcript:
         return follow.windows(
             self, after=after, limit=limit, max_nbytes=max_nbytes, wait=wait, lost=lost
         )
-
-    def appended(self, data: bytes, before: Stamp, after: Stamp) -> bool:
-        """Take in an append that the caller has just made, without looking at the history.
-
-        Parameters
-        ----------
-        data : bytes
-            What was written at the end of the file, in one go.
-        before, after : Stamp
-            Of the open file around the write. Nobody else may have written between them.
-
-        Returns
-        -------
-        taken : bool
-            False if the generation served is not the one that was appended to, or the bytes
-            are not there: then :meth:`refresh` has the answer.
-
-        Notes
-        -----
-        O(len(data)). Every position still holds. Decision record: append-only review state,
-        the proven generation.
-        """
-        with self._lock:
-            grown = self._loader.appended(self._now, data, before, after)
-            if grown is None:
-                return False
-            self._publish(grown)
-            return True
 
     def _publish(self, generation: Generation) -> None:
         # closed in the meantime, it stays so

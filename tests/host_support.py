@@ -151,4 +151,4 @@ def failing(
 def abandon(host: mmapstore.Host) -> None:
     """Let go of a host as the kernel does when its process dies."""
     host._lock_file.close()
-    host._directory.catalog.close()
+    host._index.close()

@@ -15,6 +15,8 @@ import pytest
 
 import mmapstore
 from mmapstore import WriteFailedError, fileio
+from mmapstore.host.linefile import LineFile
+from mmapstore.stamp import Stamp
 from tests.host_support import (
     Died,
     abandon,
@@ -227,33 +229,71 @@ def test_what_was_found_in_the_archive_is_synced_before_it_is_acknowledged(
     host.close()
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again and again"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["held open", "opened anew"])
 @pytest.mark.parametrize("how", ["replaced", "grown", "same size"])
 def test_an_append_goes_to_the_file_that_was_decided_on(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, fresh: bool, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path is looked at again when it is opened to write."""
+    """The path is looked at just before the write; a file that has changed is decided on anew."""
     host, session = made(tmp_path)
+    if fresh:
+        host.close()
+        host = mmapstore.Host(tmp_path)
+    else:
+        host.append_message(session, message("n0"))
     path = transcript(host, session)
-    data = path.read_bytes()
-    real = fileio.open_for_append
+    real = LineFile._is
+    changes = iter(range(100 if again else 1))
 
-    def opened(name: str) -> int:
-        if how == "replaced":
-            path.with_suffix(".other").write_bytes(data)
-            os.replace(path.with_suffix(".other"), path)
-        elif how == "grown":
-            with path.open("ab") as file:
-                file.write(b"{}\n")
-        else:
-            path.write_bytes(data.replace(b"says a2", b"says A2"))
-        return real(name)
+    def looked(file: LineFile, known: Stamp) -> bool:
+        number = next(changes, None)
+        if number is not None and file.path == str(path):
+            data = path.read_bytes()
+            if how == "replaced":
+                path.with_suffix(".other").write_bytes(data)
+                os.replace(path.with_suffix(".other"), path)
+            elif how == "grown":
+                path.write_bytes(data + b"{}\n")
+            else:
+                path.write_bytes(data.replace(b"says a", b"says A", 1 + number % 2).swapcase())
+                path.write_bytes(data)
+        return real(file, known)
 
-    monkeypatch.setattr(fileio, "open_for_append", opened)
-    with pytest.raises(mmapstore.TranscriptChangedError):
-        host.append_message(session, message("n1"))
+    before = path.read_bytes()
+    monkeypatch.setattr(LineFile, "_is", looked)
+    if again or fresh:
+        with pytest.raises(mmapstore.TranscriptChangedError):
+            host.append_message(session, message("n1"))
+        assert b'"n1"' not in path.read_bytes()
+        monkeypatch.undo()
+    position = host.append_message(session, message("n1"))
     monkeypatch.undo()
-    assert b'"n1"' not in path.read_bytes()
-    assert host.append_message(session, message("n1")) == 3
+    assert position == (3 if fresh else 4)
+    with mmapstore.open(path) as t:
+        assert t.position("n1") == position
+    assert path.read_bytes().startswith(before)
+    host.close()
+
+
+def test_an_append_beside_another_writer_says_where_its_lines_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, session = made(tmp_path)
+    host.append_message(session, message("n0"))
+    real = fileio.append
+
+    def both(fd: int, data: bytes) -> None:
+        os.write(
+            fd, orjson.dumps(message("foreign")).replace(b"{", b'{"type":"message",', 1) + b"\n"
+        )
+        real(fd, data)
+
+    monkeypatch.setattr(fileio, "append", both)
+    assert host.append_messages(session, [message("n1"), message("n2")]) == [5, 6]
+    monkeypatch.undo()
+    assert ids(host, session)[3:] == ["n0", "foreign", "n1", "n2"]
+    assert host.append_message(session, message("n3")) == 7
     host.close()
 
 

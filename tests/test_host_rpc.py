@@ -25,6 +25,7 @@ from mmapstore import (
     LockedError,
     MessageNotFoundError,
     MmapStoreError,
+    RevisionNotFoundError,
     SessionNotFoundError,
     WriteFailedError,
     fileio,
@@ -954,11 +955,13 @@ def test_a_client_raises_what_the_host_raised(desk: Desk, session: str, path: Pa
         with pytest.raises(RpcError) as unknown:
             client.call("nobody")
         assert unknown.value.code == Code.METHOD_NOT_FOUND
-        with pytest.raises(RpcError) as unknown:
+        with pytest.raises(RevisionNotFoundError) as missing:
             client.call(
                 "session.deleteRevision", sessionId=session, rootUserId="m", revisionIndex=1
             )
-        assert unknown.value.code == Code.NOT_FOUND
+        cause = missing.value.__cause__
+        assert isinstance(cause, RpcError)
+        assert cause.code == Code.NOT_FOUND
 
 
 @pytest.mark.parametrize("value", [float("nan"), (1,), {1: 2}, object(), b"x", 2**64 + 1])

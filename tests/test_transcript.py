@@ -181,7 +181,7 @@ def test_trusted_growth_reads_the_tail_alone(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, scanned: bool
 ) -> None:
     """The tail, and what tells that it is one: the last bytes in front of it."""
-    monkeypatch.setattr(layout, "_FEW_NBYTES", 0 if scanned else 1 << 14)
+    monkeypatch.setattr(loader, "_FEW_NBYTES", 0 if scanned else 1 << 14)
     monkeypatch.setattr(layout, "LAST_NBYTES", 16)
     data = HEADER + message("a") * 500
     progress: list[tuple[int, int]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConflictError, InvalidRecordError
+from ..errors import ConflictError, InvalidRecordError, TranscriptChangedError
 from ..review import reviews
 from .desk import Desk
 from .records import (
@@ -57,6 +57,37 @@ class Appends(Desk):
         if turn_id is not None:
             check_text("turn id", turn_id)
         lines = [message_line(check_message(message), turn_id) for message in messages]
+        with self._lock:
+            positions = self._appended_unseen(session_id, messages, lines) if lines else None
+            return positions or self._appended(session_id, messages, lines)
+
+    def _appended_unseen(
+        self, session_id: str, messages: list[dict[str, Any]], lines: list[bytes]
+    ) -> list[int] | None:
+        """Append messages with new ids to the session that was appended to before.
+
+        Returns None, and has written nothing, where anything has to be looked up first.
+        """
+        opened = self._here().ready(session_id)
+        if opened is None:
+            return None
+        journal = opened.journal
+        message_ids = [message["id"] for message in messages]
+        if journal.has_any(message_ids) or len(set(message_ids)) != len(message_ids):
+            return None
+        count = journal.message_count
+        try:
+            alone = journal.append(b"".join(lines), message_ids)
+        except TranscriptChangedError:
+            return None
+        self._index.note(opened, appended_from=count)
+        if alone:
+            return list(range(count, count + len(lines)))
+        return [journal.require(message_id) for message_id in message_ids]
+
+    def _appended(
+        self, session_id: str, messages: list[dict[str, Any]], lines: list[bytes]
+    ) -> list[int]:
         with self._writing(session_id) as opened:
             journal = opened.journal
             if lines:
@@ -73,8 +104,10 @@ class Appends(Desk):
                     data.append(line)
                 positions.append(position)
             if data:
-                journal.append(b"".join(data))
-                self._directory.note(opened, appended_from=count)
+                alone = journal.append(b"".join(data), list(new))
+                self._index.note(opened, appended_from=count)
+                if not alone:
+                    return [journal.require(message["id"]) for message in messages]
         return positions
 
     def _known(
@@ -106,7 +139,7 @@ class Appends(Desk):
         """Return the effective messages of a turn, in file order."""
         with self._reading(session_id) as opened:
             journal = opened.journal
-            positions = self._directory.turn(opened, turn_id)
+            positions = self._index.turn(opened, turn_id)
             # the lines say what turn they are of; the index only where they may be
             found = [position for position in positions if position < journal.message_count]
             messages = [message.record for message in effective(journal, found)]
@@ -127,7 +160,7 @@ class Appends(Desk):
             if journal.newest_compaction_is(record):
                 return  # asked for again, because its answer was lost
             journal.append(line)
-            self._directory.note(opened, appended_from=journal.message_count)
+            self._index.note(opened, appended_from=journal.message_count)
 
     def set_review_state(
         self, session_id: str, message_id: str, snapshot_id: str, state: str
@@ -163,5 +196,5 @@ class Appends(Desk):
             if all(known == state for known in states):
                 return False
             journal.append(line)
-            self._directory.note(opened)
+            self._index.note(opened)
             return True

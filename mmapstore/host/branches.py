@@ -12,7 +12,13 @@ import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConflictError, InvalidRecordError, MessageNotFoundError, MmapStoreError
+from ..errors import (
+    ConflictError,
+    InvalidRecordError,
+    MessageNotFoundError,
+    MmapStoreError,
+    RevisionNotFoundError,
+)
 from .records import changed_line, check_message, message_line, same_message
 from .revisions import Revision
 from .rewrite import Effective, Put, effective
@@ -322,7 +328,7 @@ class Branches:
     def _require(self, family: str, index: int) -> Entry:
         entry = self.revisions.of_family(family).get(index) if _index(index) else None
         if entry is None:
-            raise MmapStoreError(
+            raise RevisionNotFoundError(
                 f"no revision {index!r:.40} of {family!r}", path=self.revisions.path
             )
         return entry

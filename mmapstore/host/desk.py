@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Self
 
 from .. import fileio
 from ..errors import LockedError, MmapStoreError
-from .catalog import Catalog
 from .directory import Directory
+from .index import Index
 from .records import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .directory import Opened
+    from .session import Opened
 
 
 class Desk:
@@ -49,8 +49,8 @@ class Desk:
         fileio.make_private_directory(sessions)
         self._lock_file = self._locked()
         try:
-            catalog = Catalog(os.path.join(self.data_dir, "index.sqlite"))
-            self._directory = Directory(sessions, catalog)
+            self._index = Index(os.path.join(self.data_dir, "index.sqlite"))
+            self._directory = Directory(sessions, self._index)
             self._closed = False
             self._directory.sweep()
             self._directory.listed()
@@ -77,7 +77,7 @@ class Desk:
             if not self._closed:
                 self._closed = True
                 self._directory.close()
-                self._directory.catalog.close()
+                self._index.close()
             self._lock_file.close()
 
     def __enter__(self) -> Self:
@@ -108,7 +108,7 @@ class Desk:
                         f"a transcript of format {schema}: it is read and not written to",
                         path=journal.path,
                     )
-            directory.verified(opened)
+            self._index.verify(opened)
             yield opened
 
     def _here(self) -> Directory:

@@ -16,9 +16,9 @@ from .records import changed_line, check_message, check_text, message_line, same
 from .rewrite import Put, plan
 
 if TYPE_CHECKING:
-    from .directory import Opened
     from .journal import Journal, Piece
     from .revisions import Revision
+    from .session import Opened
 
 
 class Cut(NamedTuple):
@@ -42,7 +42,7 @@ class Edits(Desk):
 
     def _rewrite(self, opened: Opened, pieces: list[Piece], changed: int) -> None:
         opened.journal.rewrite(pieces)
-        self._directory.put(opened, start=changed)
+        self._index.put(opened, start=changed)
 
     def update_message(self, session_id: str, message: dict[str, Any]) -> bool:
         """Rewrite one message, the last line with its id; whether that was needed.
@@ -81,7 +81,7 @@ class Edits(Desk):
         if start == 0 and journal.read(0, 3) == b"\xef\xbb\xbf":
             start = 3
         journal.rewrite([(0, start), line, (end, journal.transcript.nbytes)])
-        self._directory.put(opened, only=position)
+        self._index.put(opened, only=position)
 
     def replace_messages(self, session_id: str, messages: list[dict[str, Any]]) -> None:
         """Put messages in the place of all of a session's.
@@ -164,7 +164,7 @@ class Edits(Desk):
             key = branches.archive_tail(position)
             pieces = plan(journal, range(position), cut=journal.start(position))
             self._rewrite(opened, pieces, position)
-            self._directory.put_revisions(opened)
+            self._index.put_revisions(opened)
             revision = None if key is None else branches.revision(*key)
         return Cut(position, count - position, revision)
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..window import Window
-    from .directory import Opened, Session
     from .revisions import Revision
+    from .session import Opened, Session
 
 
 class Host(Appends, Edits):
@@ -78,15 +78,30 @@ class Host(Appends, Edits):
                 fileio.remove(path)
             raise
         opened = directory.open(session_id)
-        directory.indexed(opened)
-        directory.put(opened)
-        return directory.session(opened)
+        self._index.row(opened)
+        self._index.put(opened)
+        return self._index.session(opened)
 
     def list_sessions(self) -> list[Session]:
         """Return the sessions that lie in the directory, newest change first."""
         with self._lock:
             found = self._here().listed()
         return sorted(found, key=_updated, reverse=True)
+
+    def session(self, session_id: str) -> Session:
+        """Return what is shown of one session; see :meth:`get_session` for its messages.
+
+        Raises
+        ------
+        SessionNotFoundError
+            There is none.
+
+        Notes
+        -----
+        Looks at no other session.
+        """
+        with self._reading(session_id) as opened:
+            return self._index.session(opened)
 
     def delete_session(self, session_id: str) -> None:
         """Remove a session: transcript, archive, cache, temporary files and index rows.
@@ -107,7 +122,7 @@ class Host(Appends, Edits):
                 failed = WriteFailedError(f"removal failed: {error.strerror}", path=path)
                 failed.errno = error.errno
                 raise failed from error
-            directory.catalog.remove(session_id)
+            self._index.remove(session_id)
             if self._active == session_id:
                 self._active = None
             if not found:
@@ -212,7 +227,7 @@ class Host(Appends, Edits):
             if root is not None:
                 active = index if make_active else root.active
                 self._stamp(opened, branches.stamp(root, index=index, active=active))
-            self._directory.put_revisions(opened)
+            self._index.put_revisions(opened)
             return branches.revision(family, index)
 
     def save_active_revision(self, session_id: str) -> Revision | None:
@@ -228,7 +243,7 @@ class Host(Appends, Edits):
                 return None
             root, index = saved
             self._stamp(opened, branches.stamp(root, index=index, active=index))
-            self._directory.put_revisions(opened)
+            self._index.put_revisions(opened)
             return branches.revision(root.family, index)
 
     def _stamp(self, opened: Opened, order: list[Put | int] | None) -> None:
@@ -257,7 +272,7 @@ class Host(Appends, Edits):
             order = opened.branches.activate(root_id, index)
             if order is not None:
                 self._rewrite(opened, plan(opened.journal, order), 0)
-                self._directory.put_revisions(opened)
+                self._index.put_revisions(opened)
             return opened.journal.transcript.window(limit=None)
 
     def delete_revision(self, session_id: str, root_id: str, index: int) -> None:
@@ -273,7 +288,7 @@ class Host(Appends, Edits):
         check_text("root id", root_id)
         with self._writing(session_id) as opened:
             opened.branches.delete(root_id, index)
-            self._directory.put_revisions(opened)
+            self._index.put_revisions(opened)
 
 
 def _updated(session: Session) -> tuple[float, str]:

@@ -16,6 +16,7 @@ from ..decode import UndecodableError
 from ..errors import (
     LineDecodeError,
     MessageNotFoundError,
+    MmapStoreError,
     SessionNotFoundError,
     TranscriptChangedError,
 )
@@ -26,9 +27,10 @@ from .linefile import LineFile
 from .records import decode_line, header_line, now, same_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..generation import Generation
+    from ..identity import Identities
     from ..layout import Layout
     from ..stamp import Stamp
 
@@ -38,6 +40,10 @@ Piece = bytes | tuple[int, int]
 _HEADER_NBYTES = 1 << 16
 _COPIED_NBYTES = 4 << 20
 _BLANK = b" \t\r\n"
+#: bytes of blank lines that a file without a header may begin with
+_BLANK_NBYTES = 4096
+#: messages that may have been appended and not taken in
+_AHEAD_COUNT = 1024
 CACHE_SUFFIX = ".layout"
 
 
@@ -71,9 +77,18 @@ class Journal:
         self.rewrites = 0
         #: whether the header, the index and the last line have been looked at
         self.verified = False
+        #: of the file as this host's last append has left it, if nothing is to be looked up
+        #: before the next one
+        self.tip: Stamp | None = None
+        # of that state: its message lines, the ids that the transcript serves, and those that
+        # it does not serve yet
+        self._count = 0
+        self._served: Identities | None = None
+        self._ahead: set[str] = set()
+        self._is_behind = False
         with self._found():
             # nothing but this host's own appends is taken on trust
-            self.transcript = Transcript(
+            self._transcript = Transcript(
                 path, dialect="native", trust="none", cache_dir=CacheDir.BESIDE
             )
         if file.stamp != self.stamp:
@@ -82,7 +97,11 @@ class Journal:
     def close(self) -> None:
         """Let go of the file; windows that were given out stay."""
         self.file.stamp = self.stamp
-        self.transcript.close()
+        # so that its layout can be kept
+        with contextlib.suppress(OSError, MmapStoreError):
+            self._take_in()
+        self._transcript.close()
+        self.file.close()
 
     @contextlib.contextmanager
     def _found(self) -> Iterator[None]:
@@ -95,23 +114,42 @@ class Journal:
 
     # -- what is there ----------------------------------------------------------------
 
+    @property
+    def transcript(self) -> Transcript:
+        """The reading side of the file, with all that was appended."""
+        if self._is_behind:
+            self._take_in()
+        return self._transcript
+
+    def _take_in(self) -> None:
+        if self._is_behind and self._refreshed():
+            self.file.unsettle()
+
     def refresh(self) -> None:
         """Serve the file as it is."""
         if self._refreshed():
             self.file.unsettle()
 
     def _refreshed(self) -> bool:
+        """Look at the file; whether it has become another one."""
+        tip, self.tip, self._served = self.tip, None, None
+        self._ahead.clear()
         with self._found():
-            if self.transcript.refresh() is Refresh.REBUILT:
-                self.rewrites += 1
-                return True
+            found = self._transcript.refresh()
+        self._is_behind = False
+        if found is Refresh.REBUILT:
+            self.rewrites += 1
+            return True
+        if tip == self._transcript.layout.stamp:
+            self.tip = tip
         return False
 
     def settle(self) -> None:
         """Make ready for a mutation: serve the file as it is, all of it on the disk."""
         with self._found():
-            self.file.settle()
-        self._refreshed()
+            waited = self.file.settle()
+        if waited:
+            self._refreshed()
 
     @property
     def generation(self) -> Generation:
@@ -125,13 +163,13 @@ class Journal:
 
     @property
     def stamp(self) -> Stamp:
-        """The stamp of what is served."""
-        return self.layout.stamp
+        """The stamp of the file as this host knows it."""
+        return self.tip or self.layout.stamp
 
     @property
     def message_count(self) -> int:
         """Message lines."""
-        return self.transcript.message_count
+        return self._count if self.tip else self.transcript.message_count
 
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes [start, stop) of the file that is served."""
@@ -239,45 +277,93 @@ class Journal:
 
     # -- writing ----------------------------------------------------------------------
 
-    def append(self, lines: bytes) -> None:
-        """Append whole lines; they are on the disk, and served, when this returns."""
-        layout, transcript = self.layout, self.transcript
-        torn = transcript.torn_nbytes > 0
-        if not layout.file_len or (layout.file_len <= 4096 and self._is_blank()):
-            lines = header_line(self.session_id, now(), None) + lines
+    def has_any(self, message_ids: Sequence[str]) -> bool:
+        """Whether a message may have one of these ids, in the state of :attr:`tip`."""
+        ahead = self._ahead
+        if len(ahead) > _AHEAD_COUNT:
+            # what is remembered is bounded, and so is what the next reader has to scan
+            self._take_in()
+        if self._served is None:
+            self._served = self._transcript._now.identities
+        return not ahead.isdisjoint(message_ids) or self._served.may_have_any(message_ids)
+
+    def append(self, lines: bytes, message_ids: Sequence[str] = ()) -> bool:
+        """Append whole lines; they are on the disk when this returns.
+
+        Parameters
+        ----------
+        lines : bytes
+            With their newlines.
+        message_ids : sequence of str
+            Those of the message lines among them; no two are the same, and no message that
+            is there and decodes has one.
+
+        Returns
+        -------
+        alone : bool
+            False if another program has written at the same time, which it must not: where
+            the lines are is to be looked up.
+
+        Raises
+        ------
+        TranscriptChangedError
+            The file is not what was decided on; nothing was written.
+        WriteFailedError
+            The lines may be there, in part or whole; they are not acknowledged.
+
+        Notes
+        -----
+        O(len(lines)). The transcript is read on when somebody looks.
+        """
+        known, is_racy = self.tip, False
+        if known is None:
+            lines = self._head() + lines
+            known, self._count = self.stamp, self.message_count
+            is_racy = self.generation.racy
+        self.tip = None
+        self._is_behind = True
+        after = self.file.append(lines, known)
+        if after.nbytes != known.nbytes + len(lines):
+            self._take_in()
+            return False
+        self._count += len(message_ids)
+        self._ahead.update(message_ids)
+        # an edit may be hidden behind a racy stamp: then the file is looked at each time
+        self.tip = None if is_racy else after
+        return True
+
+    def _head(self) -> bytes:
+        """Return what has to stand before the next line: a header, the end of a torn line."""
+        layout = self.layout
         # what a crash left of a line becomes a line of its own
-        data = b"\n" + lines if torn else lines
-        before, after = self.file.append(data, layout.stamp)
-        self._take_in(data, before, after)
-
-    def _is_blank(self) -> bool:
-        return not self.read(0, self.layout.file_len).strip(_BLANK)
-
-    def _take_in(self, data: bytes, before: Stamp, after: Stamp) -> None:
-        """Serve what has just been appended, without looking at the history."""
-        if not self.transcript.appended(data, before, after):
-            self._refreshed()
+        head = b"\n" if self.transcript.torn_nbytes else b""
+        if layout.file_len <= _BLANK_NBYTES and not self.read(0, layout.file_len).strip(_BLANK):
+            head += header_line(self.session_id, now(), None)
+        return head
 
     def seal(self) -> bool:
         """Make a line of a torn tail that is a whole object; whether there was one.
 
         Only such a tail says something when it becomes a line.
         """
-        if not self.transcript.torn_nbytes:
-            return False
-        if not self.transcript.torn_nbytes:
+        if self.tip or not self.transcript.torn_nbytes:
             return False
         try:
             decode_line(self.transcript.torn_tail, self.layout.file_len)
         except UndecodableError:
             return False
-        before, after = self.file.append(b"\n", self.stamp)
-        self._take_in(b"\n", before, after)
+        known = self.stamp
+        self._is_behind = True
+        self.file.append(b"\n", known)
+        self._take_in()
         return True
 
     def rewrite(self, pieces: list[Piece]) -> None:
         """Put the pieces in the place of the whole file; they are on the disk, and served, then."""
-        self.file.replace(self._bytes(pieces), self.stamp)
+        known = self.stamp
+        parts = self._bytes(pieces)
+        self.tip = None
+        self.file.replace(parts, known)
         # the lines are elsewhere now: neither layout is good for anything
         with contextlib.suppress(OSError):
             fileio.remove(self.path + CACHE_SUFFIX)

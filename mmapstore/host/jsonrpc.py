@@ -18,13 +18,14 @@ from ..errors import (
     MessageNotFoundError,
     MmapStoreError,
     PositionError,
+    RevisionNotFoundError,
     SessionNotFoundError,
     TranscriptChangedError,
     WriteFailedError,
 )
 from ..jsonline import encode
 from ..rpc import MAX_LINE_NBYTES, PROTOCOL_VERSION, Code
-from .methods import METHODS, RevisionNotFoundError
+from .methods import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

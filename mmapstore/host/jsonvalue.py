@@ -20,6 +20,7 @@ _OPTIONS = (
     orjson.OPT_PASSTHROUGH_SUBCLASS
     | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_APPEND_NEWLINE
 )
 
 
@@ -31,8 +32,23 @@ def encode(value: object) -> bytes:
     InvalidRecordError
         The value has no JSON text that decodes to it.
     """
+    return encode_line(value)[:-1]
+
+
+def encode_line(value: object) -> bytes:
+    """Return a value as :func:`encode` does, and a newline behind it."""
     try:
-        text = orjson.dumps(value, option=_OPTIONS)
+        line = orjson.dumps(value, option=_OPTIONS)
+        if orjson.loads(line) == value:
+            return line
+    except (TypeError, ValueError, RecursionError):
+        pass  # most values are not of that kind, and are not to pay for it
+    return _encode_with_care(value) + b"\n"
+
+
+def _encode_with_care(value: object) -> bytes:
+    try:
+        text = orjson.dumps(value, option=_OPTIONS)[:-1]
     except TypeError:
         text = _encode_leniently(value)
     try:

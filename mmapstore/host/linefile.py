@@ -9,13 +9,13 @@ truncated and no byte is changed in place.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import stat
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .. import fileio
+from .. import fileio, provenance
 from ..errors import NotATranscriptError, TranscriptChangedError, WriteFailedError
 from ..stamp import Stamp, stamp_of, stamp_of_open
 
@@ -50,14 +50,27 @@ class LineFile:
         self.trust = Trust.UNSYNCED
         #: of the file when this host last let go of it
         self.stamp: Stamp | None = None
+        # open to append, and the file that it leads to: while it is, no other can get its number
+        self._fd = self._inode = -1
+
+    def close(self) -> None:
+        """Let go of the file; what is known of it stays."""
+        fd, self._fd, self._inode = self._fd, -1, -1
+        if fd >= 0:
+            os.close(fd)
 
     def unsettle(self) -> None:
         """Take note that another program may have written to the file."""
         if self.trust is Trust.SETTLED:
             self.trust = Trust.UNSYNCED
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """See to it that what is in the file is on the disk, before something relies on it.
+
+        Returns
+        -------
+        waited : bool
+            Whether the disk had to be waited for.
 
         Raises
         ------
@@ -71,6 +84,8 @@ class LineFile:
         status = os.lstat(self.path)
         if not stat.S_ISREG(status.st_mode):
             raise NotATranscriptError("not a regular file: nothing is written here", path=self.path)
+        if self.trust is Trust.SETTLED:
+            return False
         if self.trust is Trust.UNSYNCED:
             with self._failing("sync"):
                 self.trust = Trust.DOUBTED
@@ -80,19 +95,20 @@ class LineFile:
                 finally:
                     os.close(fd)
                 fileio.sync_directory(os.path.dirname(self.path))
-            self.trust = Trust.SETTLED
-        elif self.trust is Trust.DOUBTED:
+        else:
             with self._failing("copy"):
                 fileio.replace_durably(self.path, _content(self.path), like=status)
-            self.trust = Trust.SETTLED
+        self.trust = Trust.SETTLED
+        return True
 
-    def append(self, data: bytes, known: Stamp) -> tuple[Stamp, Stamp]:
+    def append(self, data: bytes, known: Stamp) -> Stamp:
         """Append bytes to the file that `known` is the stamp of; they are on the disk then.
 
         Returns
         -------
-        before, after : Stamp
-            Of the open file around the write.
+        after : Stamp
+            Of the file behind the write; it is larger by something else than the data if
+            another program has written meanwhile.
 
         Raises
         ------
@@ -101,21 +117,42 @@ class LineFile:
         WriteFailedError
             The system refused; the bytes may be there, in part or whole.
         """
-        with self._failing("append"):
-            fd = fileio.open_for_append(self.path)
         try:
-            before = stamp_of_open(fd)
-            if before != known:
+            if not self._is(known):
                 raise self._changed()
-            with self._failing("append"):
-                self.trust = Trust.UNSYNCED
-                fileio.append(fd, data)
-                self.trust = Trust.DOUBTED
-                fileio.sync_data(fd)
-            self.trust = Trust.SETTLED
-            return before, stamp_of_open(fd)
-        finally:
-            os.close(fd)
+            fd = self._fd if self._inode == known.inode else self._open(known)
+            self.trust = Trust.UNSYNCED
+            fileio.append(fd, data)
+            # waiting for the disk does not change it
+            after = stamp_of(os.fstat(fd), known.inode_generation)
+            self.trust = Trust.DOUBTED
+            fileio.sync_data(fd)
+        except BaseException as error:
+            # a descriptor that something has failed on is not used again
+            self.close()
+            if isinstance(error, OSError):
+                raise self._failed("append", error) from error
+            raise
+        self.trust = Trust.SETTLED
+        if after.nbytes == known.nbytes + len(data):
+            provenance.note_append(known, after)
+        return after
+
+    def _is(self, known: Stamp) -> bool:
+        """Whether the path leads to a file, in the state that `known` is the stamp of."""
+        try:
+            return known.is_of(os.lstat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _open(self, known: Stamp) -> int:
+        """Open the file that `known` is the stamp of, to append to it."""
+        self.close()
+        self._fd = fileio.open_for_append(self.path)
+        if stamp_of_open(self._fd) != known:
+            raise self._changed()
+        self._inode = known.inode
+        return self._fd
 
     def replace(self, parts: Iterable[bytes | memoryview], known: Stamp) -> None:
         """Put new content in the place of the file that `known` is the stamp of.
@@ -128,9 +165,10 @@ class LineFile:
             The system refused; the old file is there, or the new one, each whole.
         """
         status = os.lstat(self.path)
+        self.close()
 
         def check() -> None:
-            if stamp_of(os.lstat(self.path), known.inode_generation) != known:
+            if not self._is(known):
                 raise self._changed()
             # from here on the name may lead to the one or to the other after a crash
             self.trust = Trust.DOUBTED
@@ -143,7 +181,7 @@ class LineFile:
                 if os.lstat(self.path).st_ino == status.st_ino:
                     self.trust = settled
                 raise
-        self.trust = Trust.SETTLED
+        self._note_creation()
 
     def create(self, parts: Iterable[bytes | memoryview]) -> None:
         """Make the file, with its first content.
@@ -156,7 +194,13 @@ class LineFile:
         self.trust = Trust.DOUBTED
         with self._failing("create"):
             fileio.replace_durably(self.path, parts)
+        self._note_creation()
+
+    def _note_creation(self) -> None:
         self.trust = Trust.SETTLED
+        # the directory has one writer: what is at the path is what was put there
+        with contextlib.suppress(OSError):
+            provenance.note_creation(fileio.open_regular(self.path).stamp())
 
     def _changed(self) -> TranscriptChangedError:
         return TranscriptChangedError(
@@ -165,20 +209,24 @@ class LineFile:
             hint="only its host may write here; ask again",
         )
 
-    @contextmanager
+    def _failed(self, what: str, error: OSError) -> OSError:
+        """Return an error of the system as what a caller is told."""
+        if isinstance(error, WriteFailedError):
+            return error
+        failed = WriteFailedError(
+            f"{what} failed: {error.strerror or error}",
+            path=self.path,
+            hint="it was not acknowledged; ask again when the cause is gone",
+        )
+        failed.errno = error.errno
+        return failed
+
+    @contextlib.contextmanager
     def _failing(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            if isinstance(error, WriteFailedError):
-                raise
-            failed = WriteFailedError(
-                f"{what} failed: {error.strerror or error}",
-                path=self.path,
-                hint="it was not acknowledged; ask again when the cause is gone",
-            )
-            failed.errno = error.errno
-            raise failed from error
+            raise self._failed(what, error) from error
 
 
 def _content(path: str) -> Iterator[bytes]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidRecordError, MmapStoreError
+from ..errors import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .directory import Session
     from .host import Host
     from .revisions import Revision
+    from .session import Session
 
 #: messages of a page, at most; a page that does not say how many has all
 MAX_PAGE = 1000
@@ -25,10 +25,6 @@ MAX_PAGE = 1000
 
 class InvalidParamsError(InvalidRecordError):
     """Is raised for parameters that a method does not take."""
-
-
-class RevisionNotFoundError(MmapStoreError):
-    """Is raised for a branch that is not there."""
 
 
 def _is_text(value: object) -> bool:
@@ -147,7 +143,7 @@ def _get(host: Host, params: dict[str, Any]) -> dict[str, Any]:
         around=params.get("messageAround"),
     )
     return {
-        "session": _session(_named(host, session_id)),
+        "session": _session(host.session(session_id)),
         "messages": window.messages,
         "messageStart": window.start,
         "messageEnd": window.stop,
@@ -160,12 +156,6 @@ def _get(host: Host, params: dict[str, Any]) -> dict[str, Any]:
             for each in window.damaged
         ],
     }
-
-
-def _named(host: Host, session_id: str) -> Session:
-    """Return a session that is there, without a look at any other."""
-    with host._reading(session_id) as opened:
-        return host._directory.session(opened)
 
 
 def _update(host: Host, params: dict[str, Any]) -> dict[str, Any]:
@@ -193,24 +183,13 @@ def _save_active(host: Host, params: dict[str, Any]) -> dict[str, Any]:
     return {"saved": None if saved is None else _revision(saved)}
 
 
+def _branch(params: dict[str, Any]) -> tuple[str, str, int]:
+    return params["sessionId"], params["rootUserId"], params["revisionIndex"]
+
+
 def _activate(host: Host, params: dict[str, Any]) -> dict[str, Any]:
-    window = _of_revision(host, params, host.activate_revision)
+    window = host.activate_revision(*_branch(params))
     return {"messages": window.messages}
-
-
-def _of_revision(host: Host, params: dict[str, Any], operation: Callable[..., Any]) -> Any:
-    """Return what an operation on one branch returns; a branch that is not there has its error."""
-    session_id, root_id = params["sessionId"], params["rootUserId"]
-    index = params["revisionIndex"]
-    try:
-        return operation(session_id, root_id, index)
-    except MmapStoreError as error:
-        # the host has no class for it
-        if type(error) is MmapStoreError and all(
-            known.index != index for known in host.list_revisions(session_id, root_id)
-        ):
-            raise RevisionNotFoundError(error.what, path=error.path) from error
-        raise
 
 
 METHODS: dict[str, Method] = {
@@ -282,7 +261,7 @@ METHODS: dict[str, Method] = {
     "session.deleteRevision": Method(
         ("sessionId", "rootUserId", "revisionIndex"),
         (),
-        _done(lambda host, p: _of_revision(host, p, host.delete_revision)),
+        _done(lambda host, p: host.delete_revision(*_branch(p))),
     ),
     "review.setState": Method(
         ("sessionId", "messageId", "snapshotId", "state"),

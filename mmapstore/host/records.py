@@ -7,13 +7,15 @@ keeps its value keeps its bytes.
 from __future__ import annotations
 
 import datetime
+import functools
 import re
+import time
 from typing import Any
 
 from ..decode import decode_object, without_mark
 from ..errors import InvalidRecordError, InvalidSessionIdError
 from ..identity import addressed_offset
-from .jsonvalue import encode, same_value
+from .jsonvalue import encode, encode_line, same_value
 from .splice import members
 
 SCHEMA = 2
@@ -39,8 +41,19 @@ def check_session_id(session_id: object) -> str:
 
 def now() -> str:
     """Return the time as records have it: RFC 3339, UTC, milliseconds."""
-    instant = datetime.datetime.now(datetime.UTC)
-    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(time.time_ns())
+
+
+def rfc3339(ns: int) -> str:
+    """Return a Unix time as records have it."""
+    s, ms = divmod(ns // 1_000_000, 1000)
+    return f"{_second(s)}.{ms:03d}Z"
+
+
+@functools.lru_cache(maxsize=8)
+def _second(s: int) -> str:
+    # most records are made in the same second as the one before
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(s))
 
 
 def instant(text: object) -> datetime.datetime | None:
@@ -74,9 +87,18 @@ def _time(value: object) -> bool:
     return isinstance(value, str) and _TIME.fullmatch(value) is not None
 
 
+def _own_id(value: object) -> bool:
+    # what begins so may be the address of a message without an id
+    return (
+        isinstance(value, str)
+        and value != ""
+        and (value[0] != "@" or addressed_offset(value) is None)
+    )
+
+
 _MESSAGE_FIELDS = {
     "type": lambda value: value == "message",
-    "id": lambda value: _text(value) and addressed_offset(value) is None,
+    "id": _own_id,
     "role": lambda value: isinstance(value, str) and value in ROLES,
     "toolName": lambda value: isinstance(value, str),
     "isError": lambda value: isinstance(value, bool),
@@ -112,12 +134,13 @@ def _check(
         if key not in record:
             message = f"a {what} has a field {key!r}"
             raise InvalidRecordError(message)
-    for key, allowed in fields.items():
-        if key not in record or allowed(record[key]):
+    for key, value in record.items():
+        allowed = fields.get(key)
+        if allowed is None or allowed(value):
             continue
-        if key in known and same_value(known[key], record[key]):
+        if key in known and same_value(known[key], value):
             continue  # it is there already; refusing it would forbid every other change
-        message = f"{record[key]!r:.100} is no {key!r} of a {what}"
+        message = f"{value!r:.100} is no {key!r} of a {what}"
         raise InvalidRecordError(message)
     return record
 
@@ -127,9 +150,7 @@ def check_message(message: object, known: dict[str, Any] | None = None) -> dict[
 
     What a field has in `known`, the message that is there already, is allowed.
     """
-    checked = _check("message", message, ("id", "role", "blocks"), _MESSAGE_FIELDS, known or {})
-    encode(checked["id"])
-    return checked
+    return _check("message", message, ("id", "role", "blocks"), _MESSAGE_FIELDS, known or {})
 
 
 def check_text(name: str, value: object) -> str:
@@ -145,11 +166,13 @@ def check_text(name: str, value: object) -> str:
 
 def message_line(message: dict[str, Any], turn_id: str | None) -> bytes:
     """Return the line of a checked message; a turn that is given is the one that is written."""
-    rest = {key: value for key, value in message.items() if key not in ("type", "id")}
+    # the fields that come first keep their place, and the values that the message gives them
+    record = {"type": "message", "id": None, **message}
     if turn_id is not None:
-        rest["turnId"] = turn_id
-    rest.setdefault("createdAt", now())
-    return encode({"type": "message", "id": message["id"], **rest}) + b"\n"
+        record["turnId"] = turn_id
+    if "createdAt" not in record:
+        record["createdAt"] = now()
+    return encode_line(record)
 
 
 def changed_line(message: dict[str, Any], old: bytes, stored: dict[str, Any]) -> bytes:
@@ -178,22 +201,22 @@ def header_line(session_id: str, created_at: str, title: str | None, **more: Any
     header["createdAt"] = created_at
     if title is not None:
         header["title"] = title
-    return encode({**header, **more}) + b"\n"
+    return encode_line({**header, **more})
 
 
 def compaction_line(record: object) -> bytes:
     """Return the line of a compaction, or raise :class:`InvalidRecordError`."""
     required = ("id", "summary", "throughMessageId", "tokensBefore")
     checked = _check("compaction", record, required, _COMPACTION_FIELDS, {})
-    rest = {key: value for key, value in checked.items() if key not in ("type", "id")}
-    rest.setdefault("createdAt", now())
-    return encode({"type": "compaction", "id": checked["id"], **rest}) + b"\n"
+    line = {"type": "compaction", "id": None, **checked}
+    line.setdefault("createdAt", now())
+    return encode_line(line)
 
 
 def review_line(message_id: str, snapshot_id: str, state: str) -> bytes:
     """Return the line that says a snapshot's state."""
     record = {"type": "tool_review_state", "messageId": message_id, "snapshotId": snapshot_id}
-    return encode({**record, "state": state}) + b"\n"
+    return encode_line({**record, "state": state})
 
 
 def same_message(given: dict[str, Any], stored: dict[str, Any]) -> bool:

@@ -233,8 +233,11 @@ class Revisions:
             self.file.create([line])
             return
         data = b"\n" + line if self._torn else line
-        before, after = self.file.append(data, self._stamp)
-        if before == self._stamp and after.nbytes == before.nbytes + len(data):
+        before = self._stamp
+        after = self.file.append(data, before)
+        # archives are appended to now and then: no descriptor is kept for the next time
+        self.file.close()
+        if after.nbytes == before.nbytes + len(data):
             start = after.nbytes - len(line)
             if self._torn:
                 self._note(self._torn, before.nbytes - len(self._torn), start)

@@ -1,0 +1,90 @@
+"""A session: what is shown of it, and what a host holds while it has it open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .branches import Branches
+from .journal import Journal
+from .revisions import Revisions
+
+if TYPE_CHECKING:
+    from ..stamp import Stamp
+    from .catalog import SessionRow
+    from .linefile import LineFile
+
+
+class Session(NamedTuple):
+    """A session of a host.
+
+    Attributes
+    ----------
+    id : str
+        Its id, and the name of its file.
+    title : str or None
+        As its header says.
+    created_at, updated_at : str
+        RFC 3339.
+    """
+
+    id: str
+    title: str | None
+    created_at: str
+    updated_at: str
+
+
+class Change(NamedTuple):
+    """A change of a session that its row does not say yet.
+
+    Attributes
+    ----------
+    stamp : Stamp
+        Of the file that the change led to.
+    message_count : int
+        Its message lines.
+    changed_ns : int
+        When it was made, Unix time.
+    """
+
+    stamp: Stamp
+    message_count: int
+    changed_ns: int
+
+
+class Opened:
+    """A session that is open.
+
+    Attributes
+    ----------
+    journal : Journal
+        Its transcript.
+    branches : Branches
+        Its archive.
+    row : SessionRow or None
+        What the index says of it, if it says it of the file as it was before `change`.
+    change : Change or None
+        What the index has yet to be told.
+    unwritten_from : int or None
+        From which position on it has yet to be told of messages.
+    """
+
+    def __init__(self, file: LineFile, archive: LineFile, session_id: str) -> None:
+        self.journal = Journal(file, session_id)
+        self.branches = Branches(self.journal, Revisions(archive))
+        self.row: SessionRow | None = None
+        self.change: Change | None = None
+        self.unwritten_from: int | None = None
+
+    @property
+    def revisions(self) -> Revisions:
+        """The file of its archive."""
+        return self.branches.revisions
+
+    def forget_row(self) -> None:
+        """Take note that the index says nothing of this session that can be relied on."""
+        self.row = self.change = self.unwritten_from = None
+
+    def close(self) -> None:
+        """Let go of its files."""
+        self.journal.close()
+        self.revisions.file.close()
