@@ -104,7 +104,7 @@ class Identities:
         yield from reversed(self.positions.part(first, stop).tolist())
 
     def may_have_any(self, message_ids: Sequence[str]) -> bool:
-        """Whether :meth:`candidates` would yield a position for one of these ids.
+        """Whether one of these ids may be there; if not, :meth:`candidates` yields nothing for any.
 
         Notes
         -----

@@ -47,15 +47,19 @@ def _file(stamp: Stamp) -> tuple[int, int, int]:
 
 
 def note_append(before: Stamp, after: Stamp) -> None:
-    """Remember that an append of this process led from one state of a file to another."""
-    with _lock:
-        chain = _chains.get((after.device, after.inode, after.inode_generation))
-        if chain is None or chain.newest != before:
+    """Remember that an append of this process led from one state of a file to another.
+
+    Two threads do not append to one file at the same time.
+    """
+    chain = _chains.get((after.device, after.inode, after.inode_generation))
+    if chain is None or (chain.newest is not before and chain.newest != before):
+        with _lock:
             chain = _begun(before)
-        chain.newest = after
-        chain.states[after] = None
-        if len(chain.states) > STATE_COUNT:
-            chain.shorten()
+    # in this order: whoever sees the newest state sees those that led to it
+    chain.states[after] = None
+    chain.newest = after
+    if len(chain.states) > STATE_COUNT:
+        chain.shorten()
 
 
 def note_creation(stamp: Stamp) -> None:

@@ -10,7 +10,17 @@ import pytest
 
 import mmapstore
 from mmapstore.host.catalog import SCHEMA, Catalog, MessageRow, SessionRow, text
-from tests.host_support import ids, message, root_meta, user
+from tests.host_support import (
+    Died,
+    abandon,
+    failing,
+    ids,
+    message,
+    revisions_file,
+    root_meta,
+    transcript,
+    user,
+)
 
 ROW = SessionRow("s", "T", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", 2, "1:2:3:4:5")
 MESSAGES = [
@@ -138,3 +148,42 @@ def test_what_the_index_says_after_each_operation(tmp_path: Path) -> None:
         (count,) = db.execute("SELECT message_count FROM sessions").fetchone()
         assert count == 2
         db.close()
+
+
+def branch_rows(directory: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(directory / "index.sqlite") as db:
+        found = db.execute("SELECT root_user_id, revision_index FROM revisions ORDER BY 1, 2")
+        rows = found.fetchall()
+    db.close()
+    return rows
+
+
+def test_branches_that_the_index_was_not_told_of_are_told_at_the_next_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that dies between the archive and the transcript leaves the one without the other."""
+    host = mmapstore.Host(tmp_path)
+    session = host.create_session().id
+    host.append_messages(session, [user("u1"), message("a1")])
+    with failing(monkeypatch, 0, "die", only="replace"), pytest.raises(Died):
+        host.truncate_from(session, "a1")
+    with failing(monkeypatch, 1, "die", only="replace"), pytest.raises(Died):
+        host.truncate_from(session, "u1")
+    abandon(host)
+    assert branch_rows(tmp_path) == []
+    mmapstore.Host(tmp_path).close()
+    assert branch_rows(tmp_path) == [("u1", 1)]
+    revisions_file(host, session).unlink()
+    mmapstore.Host(tmp_path).close()
+    assert branch_rows(tmp_path) == []
+
+
+def test_an_archive_without_its_transcript_is_of_no_session(tmp_path: Path) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("u1"), message("a1")])
+        host.truncate_from(session, "u1")
+        transcript(host, session).unlink()
+        assert host.list_sessions() == []
+        assert revisions_file(host, session).exists()
+    assert branch_rows(tmp_path) == []

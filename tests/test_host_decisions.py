@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 import mmapstore
+from mmapstore import ConflictError
 from mmapstore.host.journal import Journal
 from tests.host_support import (
     compaction,
@@ -515,3 +516,52 @@ def test_a_live_branch_is_stored_before_its_root_is_said_to_show_another(
     assert ids(host, session) == ["u1", "a1"]
     host.activate_revision(session, "u1", 2)
     assert ids(host, session) == ["u1", "a1", "later"]
+
+
+def test_a_branch_whose_root_was_cut_goes_back_to_where_it_stood(tmp_path: Path) -> None:
+    """A question that was asked anew under another id: each is shown without the other."""
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        first = [user("m0"), message("m1"), user("m2"), message("m3")]
+        host.append_messages(session, first)
+        host.truncate_from(session, "m2")
+        second = [user("n2"), message("n3")]
+        host.append_messages(session, second)
+        host.activate_revision(session, "m2", 1)
+        assert ids(host, session) == ["m0", "m1", "m2", "m3"]
+        host.activate_revision(session, "n2", 1)
+        assert ids(host, session) == ["m0", "m1", "n2", "n3"]
+        host.activate_revision(session, "m2", 1)
+        assert ids(host, session) == ["m0", "m1", "m2", "m3"]
+
+
+def test_a_branch_takes_no_place_from_messages_that_no_archive_has(tmp_path: Path) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("m0"), message("m1"), user("m2"), message("m3")])
+        host.truncate_from(session, "m2")
+        host.append_message(session, message("extra"))
+        before = transcript(host, session).read_bytes()
+        with pytest.raises(ConflictError, match="from position 2 on"):
+            host.activate_revision(session, "m2", 1)
+        assert transcript(host, session).read_bytes() == before
+        host.truncate_from(session, "extra")
+        host.activate_revision(session, "m2", 1)
+        assert ids(host, session) == ["m0", "m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize("follows", ["gone", 7, None])
+def test_a_branch_whose_place_is_not_known_goes_to_the_end(tmp_path: Path, follows: Any) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("m0"), message("m1"), user("m2"), message("m3")])
+        host.truncate_from(session, "m2")
+        path = revisions_file(host, session)
+        record = orjson.loads(path.read_bytes())
+        assert record.pop("followsMessageId") == "m1"
+        if follows is not None:
+            record["followsMessageId"] = follows
+        path.write_bytes(orjson.dumps(record) + b"\n")
+        host.append_messages(session, [user("n2")])
+        host.activate_revision(session, "m2", 1)
+        assert ids(host, session) == ["m0", "m1", "n2", "m2", "m3"]

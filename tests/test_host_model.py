@@ -41,6 +41,8 @@ class Model:
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.archive: dict[tuple[str, int], Any] = {}
+        # behind which message a stored branch stood; None for the beginning
+        self.places: dict[tuple[str, int], str | None] = {}
         self.compactions: list[dict[str, Any]] = []
 
     def index(self, message_id: str) -> int | None:
@@ -65,13 +67,23 @@ class Model:
     def branch(self, at: int) -> list[dict[str, Any]]:
         return copy.deepcopy(self.messages[at:])
 
+    def store(self, key: tuple[str, int], at: int, branch: Any = None) -> None:
+        self.archive[key] = self.branch(at) if branch is None else branch
+        self.places[key] = self.messages[at - 1]["id"] if at else None
+
+    def place(self, key: tuple[str, int]) -> int:
+        """Where a branch goes whose root was cut."""
+        behind = self.places[key]
+        at = -1 if behind is None else self.index(behind)
+        return len(self.messages) if at is None else at + 1
+
     def before_dropping(self, at: int) -> None:
         if at >= len(self.messages):
             return
         for i in self.roots():
             key = family_of(self.messages[i]), self.messages[i]["meta"].get("activeRevision")
             if self.archive.get(key) == LIVE:
-                self.archive[key] = self.branch(i)
+                self.store(key, i)
 
     def free(self, family: str, at: int | None) -> int:
         meta = {} if at is None else self.messages[at].get("meta", {})
@@ -103,7 +115,7 @@ class Model:
                 root = first.get("meta", {})
                 stored = [i for name, i in self.archive if name == family]
                 index = same[0][1] if same else max([0, *stored, root.get("revisionCount", 0)]) + 1
-            self.archive[family, index] = tail
+            self.store((family, index), at)
         self.drop(self.messages[:at])
 
     def activate(self, family: str, index: int) -> None:
@@ -117,12 +129,14 @@ class Model:
             newest = self.messages[at].get("meta", {}).get("activeRevision") or self.free(
                 family, at
             )
-            self.archive[family, newest] = self.branch(at)
+            self.store((family, newest), at)
             for i in self.roots():
                 key = family_of(self.messages[i]), self.messages[i]["meta"].get("activeRevision")
                 if i > at and key[1] is not None and self.archive.get(key, LIVE) == LIVE:
-                    self.archive[key] = self.branch(i)
+                    self.store(key, i)
             self.before_dropping(at)
+        else:
+            self.cut(self.place((family, index)))
         count = self.messages[at].get("meta", {}).get("revisionCount", 0) if at is not None else 0
         own = next(
             (i for i, m in enumerate(branch) if m["role"] == "user" and family_of(m) == family),
@@ -301,12 +315,12 @@ class HostMachine(RuleBasedStateMachine):
             if old == index - 1 and (family, index - 1) not in self.model.archive:
                 index -= 1
             if old not in (None, index) and self.model.archive.get((family, old)) == LIVE:
-                self.model.archive[family, old] = self.model.branch(at)
+                self.model.store((family, old), at)
         saved = self.host.save_revision(
             self.session, family, copy.deepcopy(branch), make_active=active
         )
         assert (saved.root_user_id, saved.index) == (family, index)
-        self.model.archive[family, index] = branch
+        self.model.store((family, index), at, branch)
         self.model.stamp(at, family, index, index if active else old)
 
     @rule()
@@ -359,7 +373,13 @@ class HostMachine(RuleBasedStateMachine):
             with pytest.raises(MessageNotFoundError):
                 self.host.activate_revision(self.session, family, index)
             return
-        kept = {m["id"] for m in (self.model.messages if at is None else self.model.messages[:at])}
+        place = self.model.place((family, index)) if at is None else at
+        behind = self.model.messages[place:]
+        if at is None and behind and not any(m["role"] == "user" for m in behind):
+            with pytest.raises(ConflictError):
+                self.host.activate_revision(self.session, family, index)
+            return
+        kept = {m["id"] for m in self.model.messages[:place]}
         if branch != LIVE and active != index and kept & {m["id"] for m in branch}:
             return  # ids that are there twice: not what this model is about
         self.host.activate_revision(self.session, family, index)

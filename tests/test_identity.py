@@ -344,6 +344,13 @@ def check_identities(found: Identities, ids: list[str | None]) -> None:
     for message_id in {*NAMES, "none", ""}:
         checksum = zlib.crc32(message_id.encode("utf-8", "surrogatepass"))
         assert list(found.candidates(message_id)) == of_checksum.get(checksum, [])[::-1]
+        # whether one by one or all in one go
+        for others in ([], ["none"] * 2, ["none"] * 200):
+            may = found.may_have_any([*others, message_id])
+            assert may or checksum not in of_checksum
+    assert not found.may_have_any(["none"])
+    assert not found.may_have_any(["none", ""] * 100)
+    assert not found.may_have_any([])
     unresolved = [position for position, message_id in enumerate(ids) if message_id is None]
     for limit in {0, 1, 2, len(unresolved), len(ids), len(ids) + 1}:
         assert found.without_id(limit) == unresolved[:limit]
@@ -385,7 +392,7 @@ class File:
 
 def few(patch: pytest.MonkeyPatch, one_by_one: int, recent: int) -> None:
     patch.setattr(identity, "_FEW_COUNT", one_by_one)
-    patch.setattr(identity, "_RECENT_COUNT", recent)
+    patch.setattr(identity, "RECENT_COUNT", recent)
 
 
 @pytest.mark.parametrize("mark", [False, True])

@@ -183,7 +183,7 @@ def test_a_look_up_is_a_walk_from_the_last_line_on(
     path.write_bytes(b"")
     of = generation_of(path, "pread")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(identity, "_RECENT_COUNT", recent)
+        patch.setattr(identity, "RECENT_COUNT", recent)
         for cut in (*sorted(min(cut, len(lines)) for cut in cuts), len(lines)):
             path.write_bytes(b"".join(line for _, _, line in lines[:cut]))
             of = grown(of, path)

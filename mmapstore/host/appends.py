@@ -73,7 +73,8 @@ class Appends(Desk):
             return None
         journal = opened.journal
         message_ids = [message["id"] for message in messages]
-        if journal.has_any(message_ids) or len(set(message_ids)) != len(message_ids):
+        is_repeated = len(message_ids) > 1 and len(set(message_ids)) < len(message_ids)
+        if is_repeated or journal.has_any(message_ids):
             return None
         count = journal.message_count
         try:

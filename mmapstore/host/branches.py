@@ -20,7 +20,7 @@ from ..errors import (
     RevisionNotFoundError,
 )
 from .records import changed_line, check_message, message_line, same_message
-from .revisions import Revision
+from .revisions import Behind, Revision
 from .rewrite import Effective, Put, effective
 from .splice import with_first_member
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .journal import Journal
-    from .revisions import Entry, Revisions
+    from .revisions import Entry, Place, Revisions
 
 _STEP_NBYTES = 4 << 20
 _STAMP = b"revisionCount"
@@ -195,6 +195,17 @@ class Branches:
     def _live(self, root: Root) -> list[Effective]:
         return effective(self.journal, range(root.position, self.journal.message_count))
 
+    def _place(self, position: int) -> Place:
+        """Return where a branch stands that begins at a position."""
+        if position == 0:
+            return Behind(None)
+        before = self.journal.stored(position - 1) or {}
+        message_id = before.get("id")
+        return Behind(message_id) if isinstance(message_id, str) else None
+
+    def _store_live(self, root: Root, index: int) -> None:
+        self.revisions.store(root.family, index, self._live(root), self._place(root.position))
+
     def _is_referred_to(self, root: Root) -> bool:
         if root.active is None:
             return False
@@ -207,12 +218,12 @@ class Branches:
             return
         for root in self.roots():
             if root.active is not None and self._is_referred_to(root):
-                self.revisions.store(root.family, root.active, self._live(root))
+                self._store_live(root, root.active)
 
     def before_restamping(self, root: Root, active: int | None) -> None:
         """Store a branch that is only referred to, before its root is said to show another."""
         if root.active is not None and active != root.active and self._is_referred_to(root):
-            self.revisions.store(root.family, root.active, self._live(root))
+            self._store_live(root, root.active)
 
     def archive_tail(self, position: int) -> tuple[str, int] | None:
         """Archive the messages from `position` on under the first user message among them."""
@@ -224,7 +235,7 @@ class Branches:
         index = root.active
         if index is None:
             index = self._same(root.family, tail) or self._next_free(root.family, root)
-        self.revisions.store(root.family, index, tail)
+        self.revisions.store(root.family, index, tail, self._place(position))
         return root.family, index
 
     def _same(self, family: str, branch: list[Effective]) -> int | None:
@@ -300,7 +311,8 @@ class Branches:
             if root.active == index - 1 and index - 1 not in self.revisions.of_family(family):
                 index -= 1  # the live branch, which was not stored yet
             self.before_restamping(root, index)
-        self.revisions.store(family, index, branch)
+        place = None if root is None else self._place(root.position)
+        self.revisions.store(family, index, branch, place)
         return family, index
 
     def save_active(self) -> tuple[Root, int] | None:
@@ -348,11 +360,14 @@ class Branches:
         newest = index
         if root is not None:
             newest = root.active or self._next_free(family, root)
-            self.revisions.store(family, newest, self._live(root))
+            self._store_live(root, newest)
             self._store_families_behind(root.position)
             self.before_dropping(root.position)
+            place = root.position
+        else:
+            place = self._cleared(family, index)
         count = self._count(family, root, max(index, newest))
-        order: list[Put | int] = list(range(root.position if root else self.journal.message_count))
+        order: list[Put | int] = list(range(place))
         if root is None:
             order += [_put(message) for message in before]
         if first is None and root is not None:
@@ -365,6 +380,27 @@ class Branches:
         put = _put(Effective(text, record))
         order.append(Put(put.line if line is None else line, put.message_id, position))
         return order + [_put(message) for message in after]
+
+    def _cleared(self, family: str, index: int) -> int:
+        """Return where a branch stood whose root was cut, with what stands there now archived."""
+        count = self.journal.message_count
+        entry = self.revisions.last_stored(family, index)
+        behind = None if entry is None else self.revisions.place(entry)
+        if behind is None:
+            return count
+        found = [] if behind.message_id is None else self.journal.positions(behind.message_id)
+        if behind.message_id is not None and not found:
+            return count  # what it followed is gone as well
+        place = found[-1] + 1 if found else 0
+        if place < count:
+            self.before_dropping(place)
+            if self.archive_tail(place) is None:
+                raise ConflictError(
+                    f"other messages stand where the branch stood, from position {place} on",
+                    path=self.journal.path,
+                    hint="no branch of their own could be archived: cut them first, if they may go",
+                )
+        return place
 
     def _stored(self, family: str, index: int) -> list[Effective]:
         entry = self.revisions.last_stored(family, index)
@@ -381,7 +417,7 @@ class Branches:
             if root.position > position and root.active is not None:
                 entry = self.revisions.entries().get((root.family, root.active))
                 if entry is None or entry.is_live:
-                    self.revisions.store(root.family, root.active, self._live(root))
+                    self._store_live(root, root.active)
 
 
 def _has_id(message: object) -> bool:

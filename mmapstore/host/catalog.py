@@ -19,7 +19,7 @@ from .. import fileio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-SCHEMA = 1
+SCHEMA = 2
 #: how long an append may wait for another program that reads the index, seconds
 _PATIENCE_S = 0.05
 
@@ -28,6 +28,7 @@ CREATE TABLE sessions (
     id TEXT PRIMARY KEY, title TEXT, created_at TEXT NOT NULL, updated_at TEXT NOT NULL,
     message_count INTEGER NOT NULL, stamp TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE archives (session_id TEXT PRIMARY KEY, stamp TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE messages (
     session_id TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT, turn_id TEXT, role TEXT,
     created_at TEXT, PRIMARY KEY (session_id, seq)
@@ -240,10 +241,15 @@ class Catalog:
 
         return self._write(work)
 
-    def put_revisions(self, session_id: str, rows: Iterable[RevisionRow]) -> bool:
-        """Write what a session's archived branches are."""
+    def archives(self) -> dict[str, str]:
+        """Return the stamp of the archive that is described of each session which has one."""
+        return dict(self._rows("SELECT session_id, stamp FROM archives") or ())  # type: ignore[arg-type]
+
+    def put_revisions(self, session_id: str, stamp: str, rows: Iterable[RevisionRow]) -> bool:
+        """Write what a session's archived branches are, and of which archive that is told."""
 
         def work(db: sqlite3.Connection) -> None:
+            db.execute("INSERT OR REPLACE INTO archives VALUES (?, ?)", (session_id, stamp))
             db.execute("DELETE FROM revisions WHERE session_id = ?", (session_id,))
             db.executemany(
                 f"INSERT INTO revisions VALUES (?, {_marks(RevisionRow)})",
@@ -260,6 +266,7 @@ class Catalog:
                 ("sessions", "id"),
                 ("messages", "session_id"),
                 ("revisions", "session_id"),
+                ("archives", "session_id"),
             ):
                 db.execute(f"DELETE FROM {table} WHERE {key} = ?", (session_id,))
 

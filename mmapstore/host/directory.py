@@ -64,20 +64,23 @@ class Directory:
         """Return where a session's archive lies."""
         return os.path.join(self.path, check_session_id(session_id) + _REVISIONS_SUFFIX)
 
-    def _files(self) -> dict[str, os.stat_result]:
-        """Return the sessions that lie here."""
-        found = {}
+    def _files(self) -> tuple[dict[str, os.stat_result], dict[str, os.stat_result]]:
+        """Return the transcripts and the archives that lie here, by session."""
+        transcripts: dict[str, os.stat_result] = {}
+        archives: dict[str, os.stat_result] = {}
         with os.scandir(self.path) as entries:
             for entry in entries:
-                name = entry.name.removesuffix(_SUFFIX)
-                if name == entry.name:
-                    continue
-                with contextlib.suppress(InvalidSessionIdError, OSError):
-                    check_session_id(name)
-                    status = entry.stat()
-                    if stat.S_ISREG(status.st_mode):
-                        found[name] = status
-        return found
+                for suffix, found in ((_REVISIONS_SUFFIX, archives), (_SUFFIX, transcripts)):
+                    name = entry.name.removesuffix(suffix)
+                    if name == entry.name:
+                        continue
+                    with contextlib.suppress(InvalidSessionIdError, OSError):
+                        check_session_id(name)
+                        status = entry.stat()
+                        if stat.S_ISREG(status.st_mode):
+                            found[name] = status
+                    break
+        return transcripts, archives
 
     def sweep(self) -> None:
         """Remove what a host that died was still writing; nobody else writes here."""
@@ -172,8 +175,9 @@ class Directory:
         """Return the sessions that lie here, by id; their rows are repaired on the way."""
         self.flush()
         rows = self._index.rows()
+        transcripts, archives = self._files()
         found = []
-        for session_id, status in sorted(self._files().items()):
+        for session_id, status in sorted(transcripts.items()):
             row = rows.pop(session_id, None)
             if row is None or not is_of(row, status):
                 row = self._row_of(session_id, status)
@@ -181,7 +185,17 @@ class Directory:
                 found.append(shown(row))
         for gone in rows:
             self._index.remove(gone)
+        for session_id in self._index.lagging_archives(archives):
+            if session_id in transcripts:
+                self._tell_of_archive(session_id)
         return found
+
+    def _tell_of_archive(self, session_id: str) -> None:
+        known = self._opened.get(session_id)
+        with contextlib.suppress(MmapStoreError, OSError):
+            self._index.put_revisions(self.open(session_id))
+            if known is None:
+                self.forget(session_id)
 
     def _row_of(self, session_id: str, status: os.stat_result) -> SessionRow | None:
         known = self._opened.get(session_id)

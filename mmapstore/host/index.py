@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MmapStoreError
 from .catalog import Catalog, MessageRow, RevisionRow, SessionRow, text
 from .records import instant, rfc3339
-from .session import Change, Opened, Session
+from .session import Opened, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,11 +47,10 @@ class Index:
     def row(self, opened: Opened) -> SessionRow:
         """Return a session's row for its file as it is, reading the file where there is none."""
         journal = opened.journal
-        stamp = journal.stamp
-        row = _current(opened, stamp)
+        row = _current(opened)
         if row is None:
             row = self.catalog.session(journal.session_id)
-            if row is None or row.stamp != _stamp_text(stamp):
+            if row is None or row.stamp != _stamp_text(journal.stamp):
                 return self._made_anew(opened)
             opened.forget_row()
             opened.row = row
@@ -118,9 +117,8 @@ class Index:
         """
         if opened.row is None:
             return
-        journal = opened.journal
-        stamp = journal.tip or journal.stamp
-        opened.change = Change(stamp, journal.message_count, time.time_ns())
+        opened.changed_ns = time.time_ns()
+        opened.changed_in = opened.journal.rewrites
         if appended_from is not None and opened.unwritten_from is None:
             opened.unwritten_from = appended_from
 
@@ -148,12 +146,12 @@ class Index:
 
     def write(self, opened: Opened, only: int | None = None) -> None:
         """Write what the index has yet to be told of a session."""
-        change, start = opened.change, opened.unwritten_from
-        if change is None:
+        start = opened.unwritten_from
+        if opened.changed_ns is None:
             return
         journal = opened.journal
         try:
-            row = _current(opened, change.stamp)
+            row = _current(opened)
             rows = [] if only is None else [_message_row(only, journal.stored(only))]
             if start is not None:
                 rows += _message_rows(journal, start)
@@ -168,8 +166,10 @@ class Index:
         """Say what branches a session has."""
         with contextlib.suppress(OSError, MmapStoreError):
             branches = opened.branches.all()
+            stamp = opened.revisions.stamp
             self.catalog.put_revisions(
                 opened.journal.session_id,
+                _stamp_text(stamp) if stamp else "",
                 [
                     RevisionRow(
                         str(text(branch.root_user_id)),
@@ -187,6 +187,16 @@ class Index:
     def rows(self) -> dict[str, SessionRow]:
         """Return all rows by session; whether a file is still theirs is not looked at."""
         return self.catalog.sessions()
+
+    def lagging_archives(self, archives: dict[str, os.stat_result]) -> list[str]:
+        """Return the sessions of whose archives, as they are, the index does not tell."""
+        told = self.catalog.archives()
+        there = {session_id: _status_text(status) for session_id, status in archives.items()}
+        return [
+            session_id
+            for session_id in {**told, **there}
+            if told.get(session_id, "") != there.get(session_id, "")
+        ]
 
     def put_unreadable(self, session_id: str, status: os.stat_result) -> SessionRow:
         """Say that there is a session which cannot be read."""
@@ -214,18 +224,19 @@ def is_of(row: SessionRow, status: os.stat_result) -> bool:
     return row.stamp == _status_text(status)
 
 
-def _current(opened: Opened, stamp: Stamp) -> SessionRow | None:
-    """Return the row for the file in a state, with what it has yet to be told; None if unknown."""
-    row, change = opened.row, opened.change
+def _current(opened: Opened) -> SessionRow | None:
+    """Return the row for the file as it is, with what it has yet to be told; None if unknown."""
+    row, journal = opened.row, opened.journal
     if row is None:
         return None
-    if change is not None:
-        row = row._replace(
-            updated_at=rfc3339(change.changed_ns),
-            message_count=change.message_count,
-            stamp=_stamp_text(change.stamp),
-        )
-    return row if row.stamp == _stamp_text(stamp) else None
+    stamp = _stamp_text(journal.stamp)
+    if opened.changed_ns is None:
+        return row if row.stamp == stamp else None
+    if opened.changed_in != journal.rewrites:
+        return None  # another program has changed it since
+    return row._replace(
+        updated_at=rfc3339(opened.changed_ns), message_count=journal.message_count, stamp=stamp
+    )
 
 
 def _message_row(position: int, record: dict[str, Any] | None) -> MessageRow:

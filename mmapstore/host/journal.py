@@ -278,11 +278,16 @@ class Journal:
     # -- writing ----------------------------------------------------------------------
 
     def has_any(self, message_ids: Sequence[str]) -> bool:
-        """Whether a message may have one of these ids, in the state of :attr:`tip`."""
+        """Whether a message may have one of these ids, in the state of :attr:`tip`.
+
+        If not, that still is the state that is known.
+        """
         ahead = self._ahead
         if len(ahead) > _AHEAD_COUNT:
             # what is remembered is bounded, and so is what the next reader has to scan
             self._take_in()
+            if self.tip is None:
+                return True
         if self._served is None:
             self._served = self._transcript._now.identities
         return not ahead.isdisjoint(message_ids) or self._served.may_have_any(message_ids)

@@ -36,6 +36,10 @@ class Trust(enum.Enum):
     DOUBTED = enum.auto()
 
 
+# by themselves: an enumeration is slow to give its members away, and an append needs three
+_SETTLED, _UNSYNCED, _DOUBTED = Trust
+
+
 class LineFile:
     """One file of lines, written by this process alone.
 
@@ -47,7 +51,7 @@ class LineFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.trust = Trust.UNSYNCED
+        self.trust = _UNSYNCED
         #: of the file when this host last let go of it
         self.stamp: Stamp | None = None
         # open to append, and the file that it leads to: while it is, no other can get its number
@@ -61,8 +65,8 @@ class LineFile:
 
     def unsettle(self) -> None:
         """Take note that another program may have written to the file."""
-        if self.trust is Trust.SETTLED:
-            self.trust = Trust.UNSYNCED
+        if self.trust is _SETTLED:
+            self.trust = _UNSYNCED
 
     def settle(self) -> bool:
         """See to it that what is in the file is on the disk, before something relies on it.
@@ -84,11 +88,11 @@ class LineFile:
         status = os.lstat(self.path)
         if not stat.S_ISREG(status.st_mode):
             raise NotATranscriptError("not a regular file: nothing is written here", path=self.path)
-        if self.trust is Trust.SETTLED:
+        if self.trust is _SETTLED:
             return False
-        if self.trust is Trust.UNSYNCED:
+        if self.trust is _UNSYNCED:
             with self._failing("sync"):
-                self.trust = Trust.DOUBTED
+                self.trust = _DOUBTED
                 fd = fileio.open_for_append(self.path)
                 try:
                     fileio.sync_data(fd)
@@ -98,7 +102,7 @@ class LineFile:
         else:
             with self._failing("copy"):
                 fileio.replace_durably(self.path, _content(self.path), like=status)
-        self.trust = Trust.SETTLED
+        self.trust = _SETTLED
         return True
 
     def append(self, data: bytes, known: Stamp) -> Stamp:
@@ -121,11 +125,11 @@ class LineFile:
             if not self._is(known):
                 raise self._changed()
             fd = self._fd if self._inode == known.inode else self._open(known)
-            self.trust = Trust.UNSYNCED
+            self.trust = _UNSYNCED
             fileio.append(fd, data)
             # waiting for the disk does not change it
             after = stamp_of(os.fstat(fd), known.inode_generation)
-            self.trust = Trust.DOUBTED
+            self.trust = _DOUBTED
             fileio.sync_data(fd)
         except BaseException as error:
             # a descriptor that something has failed on is not used again
@@ -133,7 +137,7 @@ class LineFile:
             if isinstance(error, OSError):
                 raise self._failed("append", error) from error
             raise
-        self.trust = Trust.SETTLED
+        self.trust = _SETTLED
         if after.nbytes == known.nbytes + len(data):
             provenance.note_append(known, after)
         return after
@@ -171,7 +175,7 @@ class LineFile:
             if not self._is(known):
                 raise self._changed()
             # from here on the name may lead to the one or to the other after a crash
-            self.trust = Trust.DOUBTED
+            self.trust = _DOUBTED
 
         settled = self.trust
         with self._failing("replace"):
@@ -191,13 +195,13 @@ class LineFile:
         WriteFailedError
             The system refused; there is no file, or a whole one that may not outlive a crash.
         """
-        self.trust = Trust.DOUBTED
+        self.trust = _DOUBTED
         with self._failing("create"):
             fileio.replace_durably(self.path, parts)
         self._note_creation()
 
     def _note_creation(self) -> None:
-        self.trust = Trust.SETTLED
+        self.trust = _SETTLED
         # the directory has one writer: what is at the path is what was put there
         with contextlib.suppress(OSError):
             provenance.note_creation(fileio.open_regular(self.path).stamp())

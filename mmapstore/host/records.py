@@ -120,6 +120,27 @@ _COMPACTION_FIELDS = {
 }
 
 
+_STRING = "a string that is not empty"
+#: what a field has to be, in words
+_ALLOWED = {
+    "type": "the kind of the record",
+    "id": f"{_STRING} and not an address like @20",
+    "role": f"one of {', '.join(ROLES)}",
+    "toolName": "a string",
+    "isError": "true or false",
+    "meta": "an object",
+    "turnId": _STRING,
+    "createdAt": "a time of RFC 3339, as 2026-01-31T12:00:00.000Z",
+    "summary": _STRING,
+    "throughMessageId": _STRING,
+    "firstKeptMessageId": _STRING,
+    "tokensBefore": "an integer from 0",
+    "tokensAfter": "an integer from 0",
+    "providerId": "a string",
+    "modelId": "a string",
+}
+
+
 def _check(
     what: str,
     record: object,
@@ -132,7 +153,7 @@ def _check(
         raise InvalidRecordError(message)
     for key in required:
         if key not in record:
-            message = f"a {what} has a field {key!r}"
+            message = f"a {what} needs the field {key!r}"
             raise InvalidRecordError(message)
     for key, value in record.items():
         allowed = fields.get(key)
@@ -140,8 +161,9 @@ def _check(
             continue
         if key in known and same_value(known[key], value):
             continue  # it is there already; refusing it would forbid every other change
-        message = f"{value!r:.100} is no {key!r} of a {what}"
-        raise InvalidRecordError(message)
+        raise InvalidRecordError(
+            f"{value!r:.100} is no {key!r} of a {what}", hint=f"it is {_ALLOWED[key]}"
+        )
     return record
 
 
@@ -156,8 +178,7 @@ def check_message(message: object, known: dict[str, Any] | None = None) -> dict[
 def check_text(name: str, value: object) -> str:
     """Return a string that is not empty, or raise :class:`InvalidRecordError`."""
     if not isinstance(value, str) or not value:
-        message = f"{value!r:.100} is no {name}"
-        raise InvalidRecordError(message)
+        raise InvalidRecordError(f"{value!r:.100} is no {name}", hint=f"it is {_STRING}")
     return value
 
 

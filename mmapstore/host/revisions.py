@@ -75,6 +75,15 @@ class Entry(NamedTuple):
     message_count: int
 
 
+class Behind(NamedTuple):
+    """The place in a transcript behind a message, or at its beginning where that is None."""
+
+    message_id: str | None
+
+
+#: where a branch stood, if that is known
+Place = Behind | None
+
 Key = tuple[str, int]
 
 
@@ -100,6 +109,11 @@ class Revisions:
         """Return the line that counts for each branch."""
         self._look()
         return {key: lines[-1] for key, lines in self._entries.items()}
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """The stamp of the file that was read last; None where there was none."""
+        return self._stamp
 
     def of_family(self, root_id: str) -> dict[int, Entry]:
         """Return the line that counts for each branch of a family, by index."""
@@ -175,6 +189,13 @@ class Revisions:
             found.append(Effective(text, message))
         return found
 
+    def place(self, entry: Entry) -> Place:
+        """Return where the branch of a line stood; None if it does not say."""
+        descriptor = fileio.open_regular(self.path)
+        record = decode_object(descriptor.read(entry.start, entry.stop - 1))
+        follows = record.get("followsMessageId", False)
+        return Behind(follows) if follows is None or isinstance(follows, str) else None
+
     def text(self, entry: Entry) -> bytes:
         """Return the bytes of the messages of a line, as an array."""
         descriptor = fileio.open_regular(self.path)
@@ -186,11 +207,18 @@ class Revisions:
 
     # -- writing ----------------------------------------------------------------------
 
-    def store(self, root_id: str, index: int, branch: Sequence[Effective]) -> None:
+    def store(
+        self, root_id: str, index: int, branch: Sequence[Effective], place: Place = None
+    ) -> None:
         """Archive a branch, unless the line that counts says the same."""
         text = b"[" + b",".join(message.text for message in branch) + b"]"
         entry = self.entries().get((root_id, index))
-        if entry is not None and not entry.is_live and self.text(entry) == text:
+        if (
+            entry is not None
+            and not entry.is_live
+            and self.text(entry) == text
+            and self.place(entry) == place
+        ):
             self._settle()
             return
         turns = {
@@ -199,6 +227,8 @@ class Revisions:
             if isinstance(message.record.get("turnId"), str) and message.record.get("id")
         }
         head = {"type": "revision", "rootUserId": root_id, "revisionIndex": index}
+        if place is not None:
+            head["followsMessageId"] = place.message_id
         line = encode({**head, "createdAt": now()})[:-1] + b',"messages":' + text
         if turns:
             line += b',"turns":' + encode(turns)

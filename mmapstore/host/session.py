@@ -9,7 +9,6 @@ from .journal import Journal
 from .revisions import Revisions
 
 if TYPE_CHECKING:
-    from ..stamp import Stamp
     from .catalog import SessionRow
     from .linefile import LineFile
 
@@ -33,24 +32,6 @@ class Session(NamedTuple):
     updated_at: str
 
 
-class Change(NamedTuple):
-    """A change of a session that its row does not say yet.
-
-    Attributes
-    ----------
-    stamp : Stamp
-        Of the file that the change led to.
-    message_count : int
-        Its message lines.
-    changed_ns : int
-        When it was made, Unix time.
-    """
-
-    stamp: Stamp
-    message_count: int
-    changed_ns: int
-
-
 class Opened:
     """A session that is open.
 
@@ -61,9 +42,12 @@ class Opened:
     branches : Branches
         Its archive.
     row : SessionRow or None
-        What the index says of it, if it says it of the file as it was before `change`.
-    change : Change or None
-        What the index has yet to be told.
+        What the index says of it, if it says it of the file as it was before the change that
+        it has yet to be told of.
+    changed_ns : int or None
+        When this host last changed the session, if the index has yet to be told.
+    changed_in : int
+        How often the file had become another one by then.
     unwritten_from : int or None
         From which position on it has yet to be told of messages.
     """
@@ -72,7 +56,8 @@ class Opened:
         self.journal = Journal(file, session_id)
         self.branches = Branches(self.journal, Revisions(archive))
         self.row: SessionRow | None = None
-        self.change: Change | None = None
+        self.changed_ns: int | None = None
+        self.changed_in = 0
         self.unwritten_from: int | None = None
 
     @property
@@ -82,7 +67,7 @@ class Opened:
 
     def forget_row(self) -> None:
         """Take note that the index says nothing of this session that can be relied on."""
-        self.row = self.change = self.unwritten_from = None
+        self.row = self.changed_ns = self.unwritten_from = None
 
     def close(self) -> None:
         """Let go of its files."""
