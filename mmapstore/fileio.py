@@ -80,10 +80,15 @@ def open_regular(path: str) -> Descriptor:
         if error.errno == errno.ENXIO:
             raise _not_regular(path, "a socket or a device without a driver") from error
         raise
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
-        return Descriptor(fd, path)
-    os.close(fd)
+    descriptor = Descriptor(fd, path)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISREG(mode):
+            return descriptor
+    except BaseException:
+        descriptor.close()
+        raise
+    descriptor.close()
     names = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO"}
     raise _not_regular(path, names.get(stat.S_IFMT(mode), "a device"))
 

@@ -77,6 +77,30 @@ def test_an_append_behind_a_fragment_stands_on_its_own_line(
     host.close()
 
 
+@pytest.mark.parametrize("how", ["append", "review", "compaction"])
+def test_a_fragment_that_reads_as_a_message_has_a_position_of_its_own(
+    data_dir: Path, how: str
+) -> None:
+    """A1.2: what is sealed behind a crash moves what is appended, and the index knows of both."""
+    fragment = M("torn")[:50]
+    whole = orjson.dumps({"type": "message", **tool("a", "s1")}) + b"\n"
+    put(data_dir, HEADER + whole + fragment)
+    with mmapstore.Host(data_dir) as host:
+        if how == "append":
+            assert host.append_messages("s", [message("c", turnId="t")]) == [2]
+        elif how == "review":
+            assert host.set_review_state("s", "a", "s1", "rolledBack")
+        else:
+            host.append_compaction("s", compaction("k", "a"))
+        count = 3 if how == "append" else 2
+        assert host.append_message("s", message("d"), turn_id="t") == count
+        assert [m["id"] for m in host.turn_messages("s", "t")][-1] == "d"
+        window = host.get_session("s")
+        assert (window.total, [d.position for d in window.damaged]) == (count + 1, [1])
+    with mmapstore.Host(data_dir) as host:
+        assert len(host.turn_messages("s", "t")) == count - 1
+
+
 def test_a_fragment_is_the_message_that_is_asked_for_again(data_dir: Path) -> None:
     """A1.4: whole but for its newline, then retried: it is there once."""
     line = orjson.dumps({"type": "message", **message("c")})

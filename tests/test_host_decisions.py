@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import cProfile
+import errno
+import os
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -565,3 +567,52 @@ def test_a_branch_whose_place_is_not_known_goes_to_the_end(tmp_path: Path, follo
         host.append_messages(session, [user("n2")])
         host.activate_revision(session, "m2", 1)
         assert ids(host, session) == ["m0", "m1", "n2", "m2", "m3"]
+
+
+def test_a_checkpoint_goes_with_the_root_that_is_taken_away(tmp_path: Path) -> None:
+    """The branch that is shown has a root of another id: nothing stands for the old one."""
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("u1"), message("a1")])
+        host.truncate_from(session, "u1")
+        host.append_messages(session, [user("u2", meta=root_meta("u1", 2, 2)), message("a2")])
+        host.append_compaction(session, compaction("c", "u2"))
+        host.activate_revision(session, "u1", 1)
+        window = host.get_session(session)
+        assert [m["id"] for m in window.messages] == ["u1", "a1"]
+        assert len(window.compactions) == 0
+
+
+def test_an_index_that_a_branch_knows_of_is_not_given_again(tmp_path: Path) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("u1", meta=root_meta("u1", 3, 1)), message("a1")])
+        host.truncate_from(session, "u1")
+        host.append_messages(session, [user("u2", meta=root_meta("u1", 2, 2)), message("a2")])
+        host.activate_revision(session, "u1", 1)
+        assert host.save_revision(session, "u1", [message("x")]).index == 4
+
+
+def test_a_session_that_could_not_be_read_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session(title="T").id
+        host.append_message(session, message("a"))
+        path = transcript(host, session)
+    (tmp_path / "index.sqlite").unlink()
+    real = os.open
+
+    def refused(name: Any, *args: Any, **kwargs: Any) -> int:
+        if name == str(path):
+            raise OSError(errno.EMFILE, "too many open files")
+        return real(name, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        host = mmapstore.Host(tmp_path)
+        (listed,) = host.list_sessions()
+        assert (listed.id, listed.title) == (session, None)
+    (listed,) = host.list_sessions()
+    assert (listed.id, listed.title) == (session, "T")
+    host.close()

@@ -154,6 +154,7 @@ class Model:
             new = [*before, *branch[own:]]
             place = at
         self.drop(copy.deepcopy(new))
+        count = max(count, self.messages[place].get("meta", {}).get("revisionCount", 0))
         self.stamp(place, family, max(count, newest, index), index)
 
 

@@ -160,8 +160,9 @@ class Appends(Desk):
             journal.seal()
             if journal.newest_compaction_is(record):
                 return  # asked for again, because its answer was lost
+            count = journal.message_count
             journal.append(line)
-            self._index.note(opened, appended_from=journal.message_count)
+            self._index.note(opened, appended_from=count)
 
     def set_review_state(
         self, session_id: str, message_id: str, snapshot_id: str, state: str
@@ -196,6 +197,8 @@ class Appends(Desk):
                 )
             if all(known == state for known in states):
                 return False
+            # what a crash left of a line may become a message
+            count = journal.message_count
             journal.append(line)
-            self._index.note(opened)
+            self._index.note(opened, appended_from=count)
             return True

@@ -374,9 +374,12 @@ class Branches:
             text, record = self.journal.line(root.position), root.record
         else:
             text, record = first  # type: ignore[misc]
+        # an index that was given once is never given again
+        count = max(count, root_of(0, record).count)
         shown = Root(0, family, 0, None, record)
         line = self.stamped(text, shown, count=count, active=index)
-        position = root.position if root else None
+        is_same = root is not None and root.record.get("id") == record.get("id")
+        position = root.position if root is not None and is_same else None
         put = _put(Effective(text, record))
         order.append(Put(put.line if line is None else line, put.message_id, position))
         return order + [_put(message) for message in after]

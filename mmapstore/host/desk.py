@@ -59,6 +59,10 @@ class Desk:
             raise
         _desks.add(self)
 
+    def __repr__(self) -> str:
+        """Show the directory."""
+        return f"<Host of {self.data_dir!r}{', closed' if self._closed else ''}>"
+
     def _locked(self) -> fileio.LockFile:
         path = os.path.join(self.data_dir, "host.lock")
         owner = f"process {os.getpid()} on {socket.gethostname()}"

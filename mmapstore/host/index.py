@@ -199,9 +199,10 @@ class Index:
         ]
 
     def put_unreadable(self, session_id: str, status: os.stat_result) -> SessionRow:
-        """Say that there is a session which cannot be read."""
+        """Say that there is a session which cannot be read just now."""
         changed = rfc3339(status.st_mtime_ns)
-        row = SessionRow(session_id, None, changed, changed, 0, _status_text(status))
+        # of no state of the file: it is tried again whenever somebody asks
+        row = SessionRow(session_id, None, changed, changed, 0, "")
         self.catalog.put(row, start=0)
         return row
 

@@ -306,8 +306,9 @@ class Journal:
         Returns
         -------
         alone : bool
-            False if another program has written at the same time, which it must not: where
-            the lines are is to be looked up.
+            Whether the lines stand behind those that were there and nothing else does. If not
+            (what a crash left of a line has become one of its own, or another program has
+            written at the same time), where they are is to be looked up.
 
         Raises
         ------
@@ -320,15 +321,16 @@ class Journal:
         -----
         O(len(lines)). The transcript is read on when somebody looks.
         """
-        known, is_racy = self.tip, False
+        known, is_racy, head = self.tip, False, b""
         if known is None:
-            lines = self._head() + lines
+            head = self._head()
+            lines = head + lines
             known, self._count = self.stamp, self.message_count
             is_racy = self.generation.racy
         self.tip = None
         self._is_behind = True
         after = self.file.append(lines, known)
-        if after.nbytes != known.nbytes + len(lines):
+        if head or after.nbytes != known.nbytes + len(lines):
             self._take_in()
             return False
         self._count += len(message_ids)

@@ -110,6 +110,10 @@ class Outbox:
         atexit.register(self.close)
         _outboxes.add(self)
 
+    def __repr__(self) -> str:
+        """Show the host, and how much waits."""
+        return f"<Outbox to {self._host!r}, {len(self._queue)} waiting>"
+
     # -- what callers do --------------------------------------------------------------
 
     @property

@@ -160,9 +160,12 @@ class Server:
             end.setblocking(False)
         self._selector.register(self._waking, selectors.EVENT_READ)
 
-    def listen(self, path: str | os.PathLike[str]) -> None:
-        """Take clients on a Unix socket; see :class:`Listener` for what that raises."""
-        self._listener = Listener(path)
+    def listen(self, at: str | os.PathLike[str] | Listener) -> None:
+        """Take clients on a Unix socket; see :class:`Listener` for what that raises.
+
+        A listener that is given is closed with the server.
+        """
+        self._listener = at if isinstance(at, Listener) else Listener(at)
         self._selector.register(self._listener.socket, selectors.EVENT_READ, self._accept)
 
     def converse(self, reader: int, writer: int) -> None:
