@@ -58,6 +58,7 @@ HOST_LAYERS = [
     "rewrite",
     "revisions",
     "branches",
+    "activation",
     "forks",
     "catalog",
     "session",

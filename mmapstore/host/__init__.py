@@ -4,8 +4,8 @@ Imports the reading side, never the reverse. Bottom-up: :mod:`~mmapstore.host.js
 and :mod:`~mmapstore.host.splice` (values and their bytes), :mod:`~mmapstore.host.records`
 (lines), :mod:`~mmapstore.host.linefile` (a file that is durable),
 :mod:`~mmapstore.host.journal` (a transcript), :mod:`~mmapstore.host.rewrite` (what it
-becomes), :mod:`~mmapstore.host.revisions` and :mod:`~mmapstore.host.branches` (its
-archive), :mod:`~mmapstore.host.forks`, :mod:`~mmapstore.host.catalog` (the index in
+becomes), :mod:`~mmapstore.host.revisions`, :mod:`~mmapstore.host.branches` and
+:mod:`~mmapstore.host.activation` (its archive), :mod:`~mmapstore.host.forks`, :mod:`~mmapstore.host.catalog` (the index in
 SQLite), :mod:`~mmapstore.host.session` (one that is open), :mod:`~mmapstore.host.index`
 (what the index says of it), :mod:`~mmapstore.host.directory` (which sessions there are),
 :mod:`~mmapstore.host.desk`, :mod:`~mmapstore.host.appends` and

@@ -16,13 +16,11 @@ from ..errors import (
     ConflictError,
     InvalidRecordError,
     MessageNotFoundError,
-    MmapStoreError,
     RevisionNotFoundError,
 )
 from .records import changed_line, check_message, message_line, same_message
 from .revisions import Behind, Revision
 from .rewrite import Effective, Put, effective
-from .splice import with_first_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +57,8 @@ class Root:
     record: dict[str, Any]
 
 
-def _index(value: object) -> int | None:
+def as_index(value: object) -> int | None:
+    """Return a value that can be the index of a branch, else None."""
     return value if type(value) is int and value >= 1 else None
 
 
@@ -70,8 +69,8 @@ def root_of(position: int, record: dict[str, Any]) -> Root:
     family = meta.get("revisionRootId")
     if not isinstance(family, str) or not family:
         family = str(record.get("id"))
-    count = _index(meta.get("revisionCount")) or 0
-    return Root(position, family, count, _index(meta.get("activeRevision")), record)
+    count = as_index(meta.get("revisionCount")) or 0
+    return Root(position, family, count, as_index(meta.get("activeRevision")), record)
 
 
 class Branches:
@@ -149,7 +148,7 @@ class Branches:
             )
         return root_of(position, record)
 
-    def _family(self, root_id: str) -> tuple[str, Root | None]:
+    def family(self, root_id: str) -> tuple[str, Root | None]:
         """Return the family that an id names, and its root if the transcript has one."""
         root = self.root(root_id)
         if root is not None:
@@ -162,7 +161,7 @@ class Branches:
 
     def listed(self, root_id: str) -> list[Revision]:
         """Return the branches of a family by index."""
-        family, root = self._family(root_id)
+        family, root = self.family(root_id)
         found = sorted(self.revisions.of_family(family).items())
         return [self._revision(family, index, entry, root) for index, entry in found]
 
@@ -186,7 +185,8 @@ class Branches:
         root = self.root(family)
         return self._revision(family, index, self.revisions.entries()[family, index], root)
 
-    def _next_free(self, family: str, root: Root | None) -> int:
+    def next_free(self, family: str, root: Root | None) -> int:
+        """Return the index of the next branch of a family."""
         stored = self.revisions.of_family(family)
         return max([0, *stored, *([root.count, root.active or 0] if root else [])]) + 1
 
@@ -203,7 +203,8 @@ class Branches:
         message_id = before.get("id")
         return Behind(message_id) if isinstance(message_id, str) else None
 
-    def _store_live(self, root: Root, index: int) -> None:
+    def store_live(self, root: Root, index: int) -> None:
+        """Archive the branch that the transcript ends in from a root on."""
         self.revisions.store(root.family, index, self._live(root), self._place(root.position))
 
     def _is_referred_to(self, root: Root) -> bool:
@@ -218,12 +219,12 @@ class Branches:
             return
         for root in self.roots():
             if root.active is not None and self._is_referred_to(root):
-                self._store_live(root, root.active)
+                self.store_live(root, root.active)
 
     def before_restamping(self, root: Root, active: int | None) -> None:
         """Store a branch that is only referred to, before its root is said to show another."""
         if root.active is not None and active != root.active and self._is_referred_to(root):
-            self._store_live(root, root.active)
+            self.store_live(root, root.active)
 
     def archive_tail(self, position: int) -> tuple[str, int] | None:
         """Archive the messages from `position` on under the first user message among them."""
@@ -234,7 +235,7 @@ class Branches:
         root = root_of(position, first.record)
         index = root.active
         if index is None:
-            index = self._same(root.family, tail) or self._next_free(root.family, root)
+            index = self._same(root.family, tail) or self.next_free(root.family, root)
         self.revisions.store(root.family, index, tail, self._place(position))
         return root.family, index
 
@@ -287,7 +288,7 @@ class Branches:
 
     def stamp(self, root: Root, *, index: int, active: int | None) -> list[Put | int] | None:
         """Return the order that a stamped root makes of the messages; None if it is there."""
-        count = self._count(root.family, root, index)
+        count = self.count(root.family, root, index)
         text = self.journal.line(root.position)
         line = self.stamped(text, root, count=count, active=active)
         if line is None:
@@ -296,7 +297,8 @@ class Branches:
         order[root.position] = Put(line, str(root.record["id"]), root.position)
         return order
 
-    def _count(self, family: str, root: Root | None, index: int) -> int:
+    def count(self, family: str, root: Root | None, index: int) -> int:
+        """Return how many branches a family is to be said to have that has had this index."""
         stored = self.revisions.of_family(family)
         return max([index, *stored, root.count if root else 0])
 
@@ -304,9 +306,9 @@ class Branches:
 
     def save(self, root_id: str, messages: object, *, make_active: bool) -> tuple[str, int]:
         """Archive a branch that a caller gives; return its key."""
-        family, root = self._family(root_id)
+        family, root = self.family(root_id)
         branch = self.given(messages)
-        index = self._next_free(family, root)
+        index = self.next_free(family, root)
         if make_active and root is not None:
             if root.active == index - 1 and index - 1 not in self.revisions.of_family(family):
                 index -= 1  # the live branch, which was not stored yet
@@ -321,14 +323,14 @@ class Branches:
         if not roots:
             return None
         root = roots[-1]
-        index = root.active or self._next_free(root.family, root)
+        index = root.active or self.next_free(root.family, root)
         self.revisions.refer(root.family, index)
         return root, index
 
     def delete(self, root_id: str, index: int) -> None:
         """Remove an archived branch that is not the active one."""
-        family, root = self._family(root_id)
-        self._require(family, index)
+        family, root = self.family(root_id)
+        self.require(family, index)
         if root is not None and root.active == index:
             raise ConflictError(
                 f"revision {index} of {family!r} is the active one",
@@ -337,108 +339,15 @@ class Branches:
             )
         self.revisions.delete(family, index)
 
-    def _require(self, family: str, index: int) -> Entry:
-        entry = self.revisions.of_family(family).get(index) if _index(index) else None
+    def require(self, family: str, index: int) -> Entry:
+        """Return the line that counts for a branch, or raise :class:`RevisionNotFoundError`."""
+        entry = self.revisions.of_family(family).get(index) if as_index(index) else None
         if entry is None:
             raise RevisionNotFoundError(
                 f"no revision {index!r:.40} of {family!r}", path=self.revisions.path
             )
         return entry
 
-    def activate(self, root_id: str, index: int) -> list[Put | int] | None:
-        """Store what is live, and return the order that shows a branch; None if it is shown."""
-        family, root = self._family(root_id)
-        if root is not None and root.active == index and _index(index):
-            return None
-        self._require(family, index)
-        branch = self._stored(family, index)
-        before, first, after = _split(branch, family)
-        if first is None and root is None:
-            raise MessageNotFoundError(
-                f"the transcript has no root with the id {root_id!r}", path=self.journal.path
-            )
-        newest = index
-        if root is not None:
-            newest = root.active or self._next_free(family, root)
-            self._store_live(root, newest)
-            self._store_families_behind(root.position)
-            self.before_dropping(root.position)
-            place = root.position
-        else:
-            place = self._cleared(family, index)
-        count = self._count(family, root, max(index, newest))
-        order: list[Put | int] = list(range(place))
-        if root is None:
-            order += [_put(message) for message in before]
-        if first is None and root is not None:
-            text, record = self.journal.line(root.position), root.record
-        else:
-            text, record = first  # type: ignore[misc]
-        # an index that was given once is never given again
-        count = max(count, root_of(0, record).count)
-        shown = Root(0, family, 0, None, record)
-        line = self.stamped(text, shown, count=count, active=index)
-        is_same = root is not None and root.record.get("id") == record.get("id")
-        position = root.position if root is not None and is_same else None
-        put = _put(Effective(text, record))
-        order.append(Put(put.line if line is None else line, put.message_id, position))
-        return order + [_put(message) for message in after]
-
-    def _cleared(self, family: str, index: int) -> int:
-        """Return where a branch stood whose root was cut, with what stands there now archived."""
-        count = self.journal.message_count
-        entry = self.revisions.last_stored(family, index)
-        behind = None if entry is None else self.revisions.place(entry)
-        if behind is None:
-            return count
-        found = [] if behind.message_id is None else self.journal.positions(behind.message_id)
-        if behind.message_id is not None and not found:
-            return count  # what it followed is gone as well
-        place = found[-1] + 1 if found else 0
-        if place < count:
-            self.before_dropping(place)
-            if self.archive_tail(place) is None:
-                raise ConflictError(
-                    f"other messages stand where the branch stood, from position {place} on",
-                    path=self.journal.path,
-                    hint="no branch of their own could be archived: cut them first, if they may go",
-                )
-        return place
-
-    def _stored(self, family: str, index: int) -> list[Effective]:
-        entry = self.revisions.last_stored(family, index)
-        if entry is None:
-            raise MmapStoreError(
-                f"revision {index} of {family!r} was the end of a transcript that has another now",
-                path=self.revisions.path,
-            )
-        return self.revisions.branch(entry)
-
-    def _store_families_behind(self, position: int) -> None:
-        """Store the live branches of roots behind a position, those never stored as well."""
-        for root in self.roots():
-            if root.position > position and root.active is not None:
-                entry = self.revisions.entries().get((root.family, root.active))
-                if entry is None or entry.is_live:
-                    self._store_live(root, root.active)
-
 
 def _has_id(message: object) -> bool:
     return isinstance(message, dict) and isinstance(message.get("id"), str)
-
-
-def _split(
-    branch: list[Effective], family: str
-) -> tuple[list[Effective], Effective | None, list[Effective]]:
-    """Return what stands before a branch's own root, the root, and what stands behind it."""
-    for at, message in enumerate(branch):
-        if message.record.get("role") == "user" and root_of(0, message.record).family == family:
-            return branch[:at], message, branch[at + 1 :]
-    return [], None, branch
-
-
-def _put(message: Effective) -> Put:
-    text, record = message
-    if record.get("type") != "message":
-        text = with_first_member(text, "type", "message")
-    return Put(text + b"\n", str(record.get("id", "")))

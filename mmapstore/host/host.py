@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import fileio
 from ..errors import InvalidRecordError, SessionNotFoundError, WriteFailedError
+from .activation import activated
 from .appends import Appends
 from .edits import Edits
 from .forks import forked, new_id
@@ -269,7 +270,7 @@ class Host(Appends, Edits):
         """
         check_text("root id", root_id)
         with self._writing(session_id) as opened:
-            order = opened.branches.activate(root_id, index)
+            order = activated(opened.branches, root_id, index)
             if order is not None:
                 self._rewrite(opened, plan(opened.journal, order), 0)
                 self._index.put_revisions(opened)
