@@ -79,6 +79,9 @@ __all__ = [
 ]
 
 
+#: the one place where it stands: packaging reads it from here
+__version__ = "0.1.0"
+
 #: what few ask for, loaded when it is asked for: a reader imports no sqlite3
 _LAZY = {"Finding": ".verify", "Host": ".host.host", "Outbox": ".host.outbox"}
 
@@ -90,3 +93,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_LAZY[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    # what help() shows is what this names and what it then gets
+    return sorted({*globals(), *_LAZY})

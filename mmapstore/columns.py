@@ -78,6 +78,10 @@ class Column:
         self._tail: _Tail | None = None
         self._whole: Values | None = None if guard else values
 
+    def __repr__(self) -> str:
+        """Show the count."""
+        return f"<Column of {self._count} values>"
+
     def __len__(self) -> int:
         """Return the number of values."""
         return self._count

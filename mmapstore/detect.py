@@ -32,7 +32,16 @@ DETECTION_COUNT = 256
 _BLANK = b" \t\r\n"
 
 _FIRST_KEY = rb'[ \t\r\n]*\{[ \t\r\n]*"([^"\\]*)"'
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+#: how a compressed file begins, what it is then, and the command that prints what is in it
+_COMPRESSED = (
+    (rb"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+    (rb"\x1f\x8b\x08", "gzip", "zcat"),
+    (rb"\xfd7zXZ\x00", "xz", "xzcat"),
+    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", "bzip2", "bzcat"),
+    (rb"\x04\x22\x4d\x18", "lz4", "lz4cat"),
+    (rb"PK(?:\x03\x04|\x05\x06)", "zip", "unzip -p"),
+)
 
 
 def detect(path: str, head: bytes) -> Dialect:
@@ -74,12 +83,17 @@ def check_is_transcript(path: str, head: bytes) -> None:
     Raises
     ------
     NotATranscriptError
-        In `head` some line, complete or not, is not blank and none begins with ``{``.
+        It is compressed, or in `head` some line, complete or not, is not blank and none begins
+        with ``{``.
     """
-    if head.startswith(_ZSTD_MAGIC):
-        raise NotATranscriptError(
-            "compressed with zstd", path=path, hint="unpack it first: zstd -d FILE.jsonl.zst"
-        )
+    for magic, name, command in _COMPRESSED:
+        if re.match(magic, head):
+            keep = ", or unpack it: zstd -d FILE" if name == "zstd" else ""
+            raise NotATranscriptError(
+                f"compressed with {name}",
+                path=path,
+                hint=f"to read it: {command} FILE | mmapstore tail -{keep}",
+            )
     lines = [line for line in _all_lines(head) if line.strip(_BLANK)]
     if not lines or any(object_start(line) >= 0 for line in lines):
         return

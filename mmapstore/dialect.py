@@ -13,9 +13,8 @@ def _all(kind: Kind, *values: bytes) -> dict[bytes, Kind | Look]:
     return dict.fromkeys(values, kind)
 
 
-# What is said; where nothing is, what a tool gave back; where that is not either, what was thought.
 _CONTENT = "message.content|message.content[].text"
-_RESULTS = "message.content[].content|message.content[].content[].text|message.content[].thinking"
+_RESULTS = Path("message.content[].content|message.content[].content[].text")
 
 NATIVE = Dialect(
     "native",
@@ -40,10 +39,8 @@ NATIVE = Dialect(
     # the writer puts type first; lines of the previous key order have it last
     probes=(Probe.FIRST, Probe.TAIL, Probe.HEAD),
     time_path=Path("createdAt"),
-    text_path=Path(
-        "blocks|blocks[].text|blocks[].result|blocks[].result.content"
-        "|blocks[].result.content[].text"
-    ),
+    text_path=Path("blocks|blocks[].text"),
+    result_path=Path("blocks[].result|blocks[].result.content|blocks[].result.content[].text"),
     call_path=Path("blocks[].callId"),
     call_role="tool",
     safe_to_map=True,
@@ -65,7 +62,8 @@ DIALECTS: tuple[Dialect, ...] = (
         },
         (Signature(type=("session",), has=("id", "cwd")),),
         role_path=Path("message.role|=custom"),
-        text_path=Path(f"{_CONTENT}|summary|message.output|content|content[].text|{_RESULTS}"),
+        text_path=Path(f"{_CONTENT}|summary|message.output|content|content[].text"),
+        result_path=_RESULTS,
         call_path=Path("message.content[].id"),
         path_hint=r"/\.(pi|omp)/agent/sessions/|/\.(openclaw|clawdbot)/agents/[^/]+/sessions/",
     ),
@@ -138,9 +136,7 @@ DIALECTS: tuple[Dialect, ...] = (
         id_path=Path("event.uuid|event.toolCallId|message.id"),
         role_path=Path("message.role|=assistant"),
         time_path=Path("time|created_at"),
-        text_path=Path(
-            "message.content|message.content[].text|event.part.text|event.part.think|summary"
-        ),
+        text_path=Path(f"{_CONTENT}|event.part.text|summary"),
         path_hint=r"/\.kimi-code/sessions/",
     ),
     Dialect(
@@ -149,7 +145,8 @@ DIALECTS: tuple[Dialect, ...] = (
         {b"message": Kind.MESSAGE, b"compaction_state": Kind.COMPACTION},
         (Signature(type=("session_start",), has=("id", "title")),),
         role_path=Path("message.role"),
-        text_path=Path(f"{_CONTENT}|summaryText|{_RESULTS}"),
+        text_path=Path(f"{_CONTENT}|summaryText"),
+        result_path=_RESULTS,
         call_path=Path("message.content[].id"),
         path_hint=r"/\.factory/sessions/",
     ),
@@ -230,7 +227,8 @@ DIALECTS: tuple[Dialect, ...] = (
         probes=(Probe.HEAD, Probe.TAIL),
         id_path=Path("uuid"),
         role_path=Path("message.role"),
-        text_path=Path(f"{_CONTENT}|{_RESULTS}"),
+        text_path=Path(_CONTENT),
+        result_path=_RESULTS,
         call_path=Path("message.content[].id"),
         path_hint=r"/\.claude/projects/",
     ),

@@ -391,7 +391,7 @@ class Generation:
                 path=self.path,
                 offset=offset,
                 line_number=self.line_number(offset),
-                hint="its neighbours are intact",
+                hint=f"line({index}) gives its bytes",
             )
         return record
 

@@ -105,8 +105,8 @@ class Dialect(NamedTuple):
         What a line without the discriminator is.
     probes : tuple of Probe
         Where to look for the discriminator first, likeliest first.
-    id_path, role_path, time_path, text_path, call_path : Path
-        Where a message has them.
+    id_path, role_path, time_path, text_path, result_path, call_path : Path
+        Where a message has them; `text_path` what is said, `result_path` what a tool gave back.
     signatures : tuple of Signature
         How a file is recognised: by any of them. The first is asked of all dialects before
         the others are.
@@ -130,6 +130,7 @@ class Dialect(NamedTuple):
     role_path: Path = Path("role")
     time_path: Path = Path("timestamp")
     text_path: Path = Path("")
+    result_path: Path = Path("")
     call_path: Path = Path("")
     path_hint: str = ""
     call_role: str = ""
@@ -170,15 +171,32 @@ class Dialect(NamedTuple):
         """Return the text that a person would read in the message; parts joined by newlines.
 
         What is said; where a message says nothing, what a tool gave back, as far as it is
-        text; empty where there is neither.
+        text; empty where there is neither. Never what the model thought: see
+        :func:`is_reasoning`.
         """
-        return "\n".join(self.text_path.strings(message))
+        return self.said(message) or "\n".join(self.result_path.strings(message, is_reasoning))
+
+    def said(self, message: dict[str, Any]) -> str:
+        """Return what :meth:`text` does, but nothing that a tool gave back."""
+        return "\n".join(self.text_path.strings(message, is_reasoning))
 
     def calls(self, message: dict[str, Any]) -> list[str]:
         """Return the ids of the tool calls that the message holds."""
         if self.call_role and self.role(message) != self.call_role:
             return []
         return [value for value in self.call_path.every(message) if isinstance(value, str)]
+
+
+#: types of the parts that hold what a model thought and did not say
+REASONING_TYPES = frozenset(
+    {"thinking", "redacted_thinking", "think", "thought", "reasoning", "reasoning_text"}
+)
+
+
+def is_reasoning(part: dict[str, Any]) -> bool:
+    """Whether a part of a message holds what a model thought and did not say."""
+    kind = part.get("type")
+    return (isinstance(kind, str) and kind in REASONING_TYPES) or part.get("thought") is True
 
 
 def as_id(value: object) -> str | None:

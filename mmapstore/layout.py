@@ -61,6 +61,10 @@ class Extents:
         """Where each line ends, behind its newline: as :attr:`starts`."""
         return self._ends.whole()
 
+    def __repr__(self) -> str:
+        """Show the count."""
+        return f"<Extents of {len(self)} lines>"
+
     def at(self, index: int) -> tuple[int, int]:
         """Return where one line starts and ends."""
         return self._starts.at(index), self._ends.at(index)

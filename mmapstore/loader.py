@@ -60,6 +60,17 @@ class Refresh(enum.IntEnum):
     #: the file was read anew; positions may mean other messages
     REBUILT = 2
 
+    def __str__(self) -> str:
+        """Return the name: what a person is told, as an f-string does."""
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        """Format the name; the number where the form is one of numbers."""
+        try:
+            return format(self.name, spec)
+        except ValueError:
+            return format(int(self), spec)
+
 
 class Loader:
     """Makes the generations of one transcript.
@@ -79,6 +90,8 @@ class Loader:
     ----------
     cache_state : {"off", "miss", "stale", "hit"}
         What became of the cache when the transcript was opened.
+    cache_error : OSError or None
+        Why the layout could not be kept, the last time that this was tried.
     """
 
     def __init__(
@@ -101,6 +114,7 @@ class Loader:
         self._progress = progress
         self._has_shrunk = False
         self.cache_state = "off" if cache_dir is None else "miss"
+        self.cache_error: OSError | None = None
         # the generation that the cache is of, and whether its identities are in there
         self._kept: tuple[int, bool] | None = None
 
@@ -374,7 +388,8 @@ class Loader:
             or self._is_racy(generation.layout.stamp)
         ):
             return
-        with contextlib.suppress(OSError, TranscriptChangedError):
+        self.cache_error = None
+        try:
             if not os.fstat(descriptor.fd).st_nlink:
                 return  # nobody can open it again
             place = cachedir.prepared(where, self._path)
@@ -390,3 +405,8 @@ class Loader:
             self._kept = state
             if where is not CacheDir.BESIDE:
                 cachedir.make_room(os.path.dirname(place), nbytes)
+        except OSError as error:
+            # its traceback would keep this frame alive, and what it holds open
+            self.cache_error = error.with_traceback(None)
+        except TranscriptChangedError:
+            pass

@@ -71,9 +71,18 @@ def _cut(messages: Extents, start: int, stop: int, anchor: int, max_nbytes: int)
     return low, high
 
 
+def integer(value: int, name: str) -> int:
+    """Return `value` as an integer, refusing what is none by the argument's name."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        message = f"{name} must be an integer, not {type(value).__name__}"
+        raise TypeError(message) from None
+
+
 def at_least(value: int, least: int, name: str) -> int:
     """Return `value` as an integer, refusing one below `least`."""
-    number = operator.index(value)
+    number = integer(value, name)
     if number < least:
         message = f"{name} must be at least {least}, not {number}"
         raise ValueError(message)

@@ -10,7 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    #: whether an object is passed over, with all that is in it
+    Skip = Callable[[dict[str, Any]], bool]
 
 
 class Path:
@@ -50,10 +53,10 @@ class Path:
                     return value
         return self.constant
 
-    def strings(self, record: dict[str, Any]) -> list[str]:
+    def strings(self, record: dict[str, Any], skip: Skip | None = None) -> list[str]:
         """Return the strings of the first alternative that leads to any."""
         for steps in self.alternatives:
-            found = [value for value in _walk(record, steps, 0) if isinstance(value, str)]
+            found = [value for value in _walk(record, steps, 0, skip) if isinstance(value, str)]
             if found:
                 return found
         return []
@@ -64,16 +67,16 @@ class Path:
             yield from _walk(record, steps, 0)
 
 
-def _walk(value: Any, steps: list[str], index: int) -> Iterator[Any]:
+def _walk(value: Any, steps: list[str], index: int, skip: Skip | None = None) -> Iterator[Any]:
     while index < len(steps):
         step = steps[index]
         index += 1
         if step == "[]":
             if isinstance(value, list):
                 for element in value:
-                    yield from _walk(element, steps, index)
+                    yield from _walk(element, steps, index, skip)
             return
-        if not isinstance(value, dict) or step not in value:
+        if not isinstance(value, dict) or step not in value or (skip and skip(value)):
             return
         value = value[step]
     yield value

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, cachedir, catalogue
 from .catalogue import CACHE, COUNT, DIALECT, MTIME_NS, NBYTES, USELESS
+from .detect import DETECTION_NBYTES, check_is_transcript
 from .dialect import NATIVE, dialect_named
 from .errors import NotATranscriptError
 from .fileio import on_remote_filesystem, open_regular
@@ -64,6 +65,17 @@ class Session(NamedTuple):
     last_activity: str | None
     session_id: str | None
 
+    @property
+    def modified(self) -> str | None:
+        """When the file was last written to: RFC 3339, UTC, milliseconds; None beyond the calendar."""
+        seconds, rest = divmod(self.mtime_ns, 1_000_000_000)
+        try:
+            moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
+        # by hand, since ten thousand may be asked: as spelled_time does, in a fifth of the time
+        return f"{moment.isoformat()[:19]}.{rest // 1_000_000:03}Z"
+
 
 class Listing(NamedTuple):
     """What was found.
@@ -74,12 +86,15 @@ class Listing(NamedTuple):
         Newest first: by the last activity, or the file's own time where that is not known.
     troubles : list of Trouble
         What could not be looked into.
+    refused : list of Trouble
+        Those of the paths that were given which are not transcripts or cannot be looked into.
     compressed_count : int
         Transcripts that would have to be unpacked first.
     """
 
     sessions: list[Session]
     troubles: list[Trouble]
+    refused: list[Trouble]
     compressed_count: int
 
 
@@ -135,9 +150,32 @@ def listing(paths: Sequence[str] | None = None, *, progress: Progress | None = N
     for root in roots:
         entry = found.get(root.path)
         if entry is not None and entry[DIALECT] is None:
-            search.troubles.append(Trouble(root.path, "not a transcript"))
+            search.troubles.append(Trouble(root.path, _why_not(root.path)))
+    given = {root.path: path for root, path in zip(roots, paths or (), strict=False)}
+    refused = [
+        Trouble(given[trouble.path], trouble.reason)
+        for trouble in search.troubles
+        if trouble.path in given
+    ]
+    troubles = [trouble for trouble in search.troubles if trouble.path not in given]
     sessions.sort(key=_age, reverse=True)
-    return Listing(sessions, search.troubles, search.compressed_count)
+    return Listing(sessions, troubles, refused, search.compressed_count)
+
+
+def _why_not(path: str) -> str:
+    """Return why a file is not a transcript, as opening it says."""
+    try:
+        descriptor = open_regular(path)
+        try:
+            check_is_transcript(path, descriptor.read(0, DETECTION_NBYTES))
+        finally:
+            descriptor.close()
+    except NotATranscriptError as error:
+        error.path = None
+        return str(error)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "not a transcript"  # it has become one just now
 
 
 def _session(path: str, entry: Entry) -> Session:
@@ -146,14 +184,7 @@ def _session(path: str, entry: Entry) -> Session:
 
 def _age(session: Session) -> tuple[str, str]:
     """Return what sorts sessions by age, and those of one age in some order that stays."""
-    if session.last_activity is not None:
-        return session.last_activity, session.path
-    seconds, _ = divmod(session.mtime_ns, 1_000_000_000)
-    try:
-        moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
-    except (ValueError, OverflowError, OSError):
-        return "", session.path
-    return moment.isoformat(), session.path
+    return session.last_activity or session.modified or "", session.path
 
 
 def _is_below(path: str, roots: list[Root]) -> bool:

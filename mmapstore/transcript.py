@@ -8,7 +8,6 @@ while one refreshes. Decision records: 0127; append-only review state.
 
 from __future__ import annotations
 
-import operator
 import os
 from _thread import allocate_lock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -17,9 +16,9 @@ from . import lookup
 from .cachedir import CacheDir
 from .decode import Undecodable
 from .dialect import dialect_named
-from .errors import PositionError, TranscriptChangedError
+from .errors import LineDecodeError, PositionError, TranscriptChangedError
 from .loader import Loader, Refresh
-from .paging import at_least, page
+from .paging import at_least, integer, page
 from .review import overlay
 from .stamp import stamp_of
 from .window import Window
@@ -116,12 +115,12 @@ class Transcript:
             message = f"unknown trust {trust!r}; known are none, append-only"
             raise ValueError(message)
         asked = None if dialect is None else dialect_named(dialect)
-        self.path = os.fsdecode(path)
+        self.path = _path(path, "path")
         # a later change of the working directory must not lead refresh() elsewhere
         relative = self.path and not os.path.isabs(self.path)
         self._absolute = os.path.join(os.getcwd(), self.path) if relative else self.path
         if cache_dir is not None and not isinstance(cache_dir, CacheDir):
-            cache_dir = os.path.abspath(os.fsdecode(cache_dir))
+            cache_dir = os.path.abspath(_path(cache_dir, "cache_dir"))
         self._loader = Loader(
             self._absolute,
             self.path,
@@ -200,6 +199,11 @@ class Transcript:
         return self._loader.cache_state
 
     @property
+    def cache_error(self) -> OSError | None:
+        """Why the layout could not be kept for the next time; None where it was, or need not be."""
+        return self._loader.cache_error
+
+    @property
     def message_count(self) -> int:
         """Message lines, repeated and damaged ones included."""
         return len(self._now.layout.messages)
@@ -271,7 +275,7 @@ class Transcript:
             raise ValueError(message)
 
         def cut(generation: Generation) -> Window:
-            centre = None if around is None else _resolve(generation, around)
+            centre = None if around is None else _resolve(generation, around, "around")
             messages = generation.layout.messages
             start, stop = page(messages, before, after, centre, limit, max_nbytes)
             if generation.from_cache and start < stop:
@@ -314,13 +318,30 @@ class Transcript:
         """Iterate over all effective messages, as :meth:`iter` does."""
         return self.iter()
 
+    def __contains__(self, message_id: str) -> bool:
+        """Whether a message has that id, damaged ones included.
+
+        Raises
+        ------
+        TypeError
+            Asked for anything but an id.
+        """
+        try:
+            return self.position(message_id) is not None
+        except LineDecodeError:
+            return True
+
     # -- single messages --------------------------------------------------------------
 
     def _checked(self, generation: Generation, position: int) -> int:
-        at = operator.index(position)
+        at = integer(position, "position")
         count = len(generation.layout.messages)
         if not 0 <= at < count:
-            raise PositionError(f"position {at} is outside [0, {count})", path=self.path)
+            # counting from the end, what a position means would change with every append
+            newest = "window(limit=...) gives the newest" if at < 0 and count else None
+            raise PositionError(
+                f"position {at} is outside [0, {count})", path=self.path, hint=newest
+            )
         return at
 
     def __getitem__(self, position: int) -> dict[str, Any]:
@@ -332,7 +353,13 @@ class Transcript:
             The position is outside [0, message_count).
         LineDecodeError
             The line is damaged.
+        TypeError
+            No integer: pages are cut by :meth:`window` and :meth:`iter`, ids are looked up by
+            :meth:`message`.
         """
+        if isinstance(position, slice):
+            message = "a position is one integer; window(after=..., limit=...) or iter() gives more"
+            raise TypeError(message)
         return self._served(lambda now: now.message(self._checked(now, position)))
 
     def line(self, position: int) -> memoryview:
@@ -356,7 +383,7 @@ class Transcript:
         The first look-up of a generation reads the ids of all messages; the others cost a
         search and the lines found.
         """
-        wanted = _string(message_id)
+        wanted = _string(message_id, "message_id")
         return self._served(lambda now: lookup.position(now, wanted))
 
     def message(self, message_id: str) -> dict[str, Any]:
@@ -369,7 +396,7 @@ class Transcript:
         LineDecodeError
             Lines have that id, and none of them decodes.
         """
-        return self._served(lambda now: now.message(_resolve(now, message_id)))
+        return self._served(lambda now: now.message(_resolve(now, message_id, "message_id")))
 
     def tool_parent(self, call_id: str) -> dict[str, Any]:
         """Return the newest message line that holds this tool call, effective, wherever it is.
@@ -385,7 +412,7 @@ class Transcript:
         -----
         Searches the message lines from the newest on.
         """
-        wanted = _string(call_id)
+        wanted = _string(call_id, "call_id")
         return self._served(lambda now: lookup.tool_parent(now, wanted))
 
     def verify(self, *, progress: Progress | None = None) -> Iterator[Finding]:
@@ -512,15 +539,23 @@ def _effective(
             yield record
 
 
-def _string(value: str) -> str:
+def _path(value: str | os.PathLike[str], name: str) -> str:
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        message = f"{name} must be a path, not {type(value).__name__}"
+        raise TypeError(message) from None
+
+
+def _string(value: str, name: str) -> str:
     if not isinstance(value, str):
-        message = f"an id is a string, not {type(value).__name__}"
+        message = f"{name} must be a string, not {type(value).__name__}"
         raise TypeError(message)
     return value
 
 
-def _resolve(generation: Generation, message_id: str) -> int:
-    position = lookup.position(generation, _string(message_id))
+def _resolve(generation: Generation, message_id: str, name: str) -> int:
+    position = lookup.position(generation, _string(message_id, name))
     if position is None:
         raise lookup.not_found(generation, message_id)
     return position

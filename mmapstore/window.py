@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -23,6 +23,7 @@ from .review import overlay
 if TYPE_CHECKING:
     from .filemap import Run
     from .generation import Generation
+    from .grammar import Dialect
 
 
 class _Decoded:
@@ -72,8 +73,30 @@ class Window:
         return f"<Window [{self.start}, {self.stop}) of {self.total}>"
 
     def __len__(self) -> int:
-        """Return the number of positions."""
+        """Return the number of positions: of the lines, which may be more than the messages."""
         return self.stop - self.start
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over :attr:`messages`."""
+        return iter(self._decoded.messages)
+
+    def __contains__(self, message_id: str) -> bool:
+        """Whether one of :attr:`messages` has that id.
+
+        Raises
+        ------
+        TypeError
+            Asked for anything but an id.
+        """
+        if not isinstance(message_id, str):
+            message = f"a window is asked for an id, a string, not {type(message_id).__name__}"
+            raise TypeError(message)
+        return message_id in self._decoded.ids
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the messages are written in: its words for id, role, time and text."""
+        return self._generation.dialect
 
     @property
     def has_before(self) -> bool:
@@ -139,9 +162,10 @@ class Window:
         """The effective messages: whole line objects, decoded on first use.
 
         A repeated id is shown once, at its first place with its last content; damaged
-        lines are left out, see :attr:`damaged`.
+        lines are left out, see :attr:`damaged`. The list is the caller's, a new one each time;
+        the messages in it are the window's own.
         """
-        return self._decoded.messages
+        return list(self._decoded.messages)
 
     @property
     def message_positions(self) -> list[int]:
@@ -223,6 +247,10 @@ class Lines(Sequence[memoryview]):
         if generation.source.access == "mmap":
             self._held = start, stop, generation.source.run(0, 0)
 
+    def __repr__(self) -> str:
+        """Show the range."""
+        return f"<Lines of positions [{self._start}, {self._stop})>"
+
     def __len__(self) -> int:
         """Return the number of lines."""
         return self._stop - self._start
@@ -274,6 +302,10 @@ class Checkpoints(Sequence[dict[str, Any]]):
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
         self._known: dict[int, dict[str, Any] | None] = {}
+
+    def __repr__(self) -> str:
+        """Show the count, damaged ones included: nothing is decoded for it."""
+        return f"<Checkpoints: {len(self._generation.layout.checkpoints)}>"
 
     def _record(self, checkpoint: int) -> dict[str, Any] | None:
         if checkpoint not in self._known:

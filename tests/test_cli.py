@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
+import gzip
 import io
+import itertools
 import json
 import os
 import sys
@@ -285,9 +288,6 @@ def test_tail_sums_up_what_has_no_text(run, write, blocks, summary):
         ({"output": "w " * 100}, f" -> {'w ' * 35}w...] [128 more characters; --full shows all]"),
         ({"output": "a"}, " -> a]"),
         (None, "]"),
-        # it is the text already
-        ("one\ntwo", "]"),
-        ({"content": [{"type": "text", "text": "one"}]}, "]"),
     ],
 )
 def test_tail_tells_the_result_beside_the_arguments(run, write, result, told):
@@ -296,12 +296,133 @@ def test_tail_tells_the_result_beside_the_arguments(run, write, result, told):
     assert done.out.splitlines()[-2] == '  [tool_call edit: {"path":"a"}' + told
 
 
+@pytest.mark.parametrize(
+    "result", ["one\ntwo", {"content": [{"type": "text", "text": "one\ntwo"}]}]
+)
+def test_a_result_that_is_all_of_the_text_stands_under_its_call(run, write, result):
+    block = {"type": "tool_call", "name": "edit", "args": {"path": "a"}, "result": result}
+    done = run("tail", write(_lines(HEADER, _message(0, blocks=[block], role="tool"))))
+    assert done.out.splitlines()[1:] == ['  [tool_call edit: {"path":"a"}]', "  one", "  two", ""]
+
+
+def _claude(*parts, number=0):
+    message = {"role": "user", "content": list(parts)}
+    return {"type": "user", "uuid": f"u{number}", "parentUuid": None, "message": message}
+
+
+def _given(content, **more):
+    return {"type": "tool_result", "tool_use_id": "c", "content": content, **more}
+
+
 def test_tail_counts_nothing_of_a_part_that_is_the_text(run, write):
-    message = {"type": "user", "uuid": "u", "parentUuid": None}
-    result = {"type": "tool_result", "tool_use_id": "c", "content": "w " * 50}
-    message["message"] = {"role": "user", "content": [result]}
-    done = run("tail", write(_lines(message)))
-    assert done.out.splitlines()[1:] == [f"  {'w ' * 49}w", f"  [tool_result: {'w ' * 35}w...]", ""]
+    done = run("tail", write(_lines(_claude(_given("w " * 50)))))
+    assert done.out.splitlines()[1:] == ["  [tool_result]", f"  {'w ' * 49}w", ""]
+
+
+def test_each_of_several_results_has_its_label_and_what_else_is_there_is_named(run, write):
+    image = {"type": "image", "data": "0"}
+    texts = [{"type": "text", "text": "two"}, {"type": "text", "text": "three"}]
+    done = run("tail", write(_lines(_claude(_given(texts[:1]), image, _given(texts[1:] * 2)))))
+    assert done.out.splitlines()[1:] == [
+        "  [tool_result]",
+        "  two",
+        "  [image]",
+        "  [tool_result]",
+        "  three",
+        "  three",
+        "",
+    ]
+    # what the text leaves out is named as well
+    done = run("tail", write(_lines(_claude(_given("one"), _given(texts)))))
+    assert done.out.splitlines()[1:] == [
+        "  [tool_result]",
+        "  one",
+        "  [tool_result: two three]",
+        "",
+    ]
+
+
+def test_a_long_result_is_clipped_as_text_is(run, write):
+    path = write(_lines(_claude(_given("line\n" * 100))))
+    done = run("tail", path)
+    assert done.out.splitlines()[1:14] == ["  [tool_result]", *["  line"] * 12]
+    assert "[440 more characters; --full shows all]" not in done.out.splitlines()[13]
+    assert "more characters; --full shows all]" in done.out.splitlines()[14]
+    assert run("tail", path, "--full").out.count("line") == 100
+
+
+#: parts of a message, by what they hold a word of: (for Claude Code, for a native transcript)
+PARTS = {
+    "text": (
+        lambda word: {"type": "text", "text": word},
+        lambda word: {"type": "text", "text": word},
+    ),
+    "thinking": (
+        lambda word: {"type": "thinking", "thinking": word, "signature": "s"},
+        lambda word: {"type": "thinking", "text": word},
+    ),
+    "call": (
+        lambda word: {"type": "tool_use", "id": "c", "name": "run", "input": {"a": word}},
+        lambda word: {"type": "tool_call", "callId": "c", "name": "run", "args": {"a": word}},
+    ),
+    "result": (
+        lambda word: _given(f"first\n{word}"),
+        lambda word: {"type": "tool_call", "args": {}, "result": f"first\n{word}"},
+    ),
+    "result in parts": (
+        lambda word: _given([{"type": "text", "text": word}]),
+        lambda word: {"type": "tool_call", "result": {"content": [{"type": "text", "text": word}]}},
+    ),
+    "image": (
+        lambda word: {"type": "image", "source": word},
+        lambda word: {"type": "attachment", "ref": word},
+    ),
+}
+
+
+@pytest.mark.parametrize("agent", [0, 1], ids=["claude", "native"])
+def test_every_part_is_printed_once_and_labelled(run, write, agent):
+    """Of every message of up to three parts, whatever they are."""
+    counter = itertools.count()
+    records, held = [] if agent == 0 else [HEADER], []
+    for count in (1, 2, 3):
+        for kinds in itertools.product(PARTS, repeat=count):
+            words = [f"word{next(counter)}." for _ in kinds]
+            parts = [PARTS[kind][agent](word) for kind, word in zip(kinds, words, strict=True)]
+            number = len(held)
+            held.append(list(zip(kinds, words, strict=True)))
+            records.append(
+                _message(number, blocks=parts) if agent else _claude(*parts, number=number)
+            )
+    path = write(_lines(*records))
+    shown = [
+        run("tail", path, "-n", "all", *options).out.split("\n\n") for options in ([], ["--full"])
+    ]
+    shown.append([run("show", path, number).out for number in range(42)])
+    for outs in shown:
+        for parts, out in zip(held, outs, strict=False):
+            for kind, word in parts:
+                # of a picture nothing is told but that it is there
+                assert out.count(word) == (kind != "image" or outs is not shown[0]), (kind, out)
+                label = PARTS[kind][agent](word)["type"]
+                assert kind == "text" or label in out, (kind, out)
+    assert [len(outs) for outs in shown] == [len(held) + 1] * 2 + [42]
+
+
+def test_what_a_model_thought_is_in_no_text(run, write):
+    thought = {"type": "thinking", "text": "hidden"}
+    path = write(_lines(HEADER, _message(0, blocks=[thought])))
+    (row,) = run("tail", path, "--json").rows
+    assert row["text"] == ""
+    assert run("tail", path).out.splitlines()[1:] == ["  [thinking: hidden]", ""]
+    assert '"text": "hidden"' in run("show", path, 0).out
+
+
+def test_a_thought_without_a_type_is_labelled(run, write):
+    first = {"uuid": "u", "sessionId": "s", "type": "assistant", "version": "1"}
+    parts = [{"text": "hidden", "thought": True}, {"text": "said"}]
+    path = write(_lines({**first, "message": {"parts": parts}}))
+    assert run("tail", path).out.splitlines()[1:] == ["  said", "  [thought: hidden]", ""]
 
 
 @pytest.mark.parametrize("gap", [" ", " \n\t", "\n" * 30])
@@ -397,6 +518,16 @@ def test_show_raw_writes_the_exact_bytes(run, five):
     # position 3 is damaged: its bytes can be had all the same
     for position, line in enumerate(lines):
         assert run("show", five, position, "--raw").raw == line
+
+
+@pytest.mark.parametrize("reference", ["3", "m3"])
+def test_a_damaged_message_is_refused_with_how_to_see_its_bytes(run, five, reference):
+    done = run("show", five, reference)
+    assert (done.code, done.out) == (3, "")
+    hint = "`mmapstore show FILE 3 --raw` writes its bytes"
+    assert done.err.endswith(f"; {hint}\n")
+    told = hint.split("`")[1].replace("FILE", str(five)).split()[1:]
+    assert run(*told).raw == five.read_bytes().splitlines(keepends=True)[4]
 
 
 def test_show_json_prints_the_effective_message(run, write):
@@ -571,6 +702,7 @@ def test_info_prints_a_table_for_people(run, five):
     ("torn", "told"),
     [
         (b'{"type":"mess', "13 bytes of an unfinished line"),
+        (b"{", "1 byte of an unfinished line"),
         (b'{"type":"x"}', "12 bytes, whole JSON, but no newline yet"),
         (b'{"type":"x"} 1', "14 bytes of an unfinished line"),
     ],
@@ -581,7 +713,7 @@ def test_an_unterminated_line_is_told_once_and_whether_it_is_whole(run, write, t
     for arguments in (["tail", path], ["show", path, "0"], ["verify", path]):
         done = run(*arguments)
         assert done.err.count(told) == 1, arguments
-        assert "bytes" not in done.out or arguments[0] == "show"
+        assert " byte" not in done.out or arguments[0] == "show"
 
 
 def test_an_unterminated_line_too_long_to_read_is_not_judged(run, write, monkeypatch):
@@ -606,6 +738,20 @@ def test_info_tells_what_became_of_the_layout_cache(run, five, tmp_path, monkeyp
         file.write(_lines(_message(5, "five")))
     assert [told(), told()] == ["stale", "hit"]
     assert "layout cache           hit\n" in run("info", five).out
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_info_says_why_a_layout_cache_cannot_be_kept(run, five, write, monkeypatch, as_json):
+    monkeypatch.setattr(loader, "is_racy", lambda *_, **__: False)
+    taken = write(b"", "taken")
+    monkeypatch.setenv("MMAPSTORE_CACHE_DIR", str(taken))
+    done = run("info", five, *as_json)
+    assert (done.code, "miss" in done.out) == (0, True)
+    told = f"mmapstore: {five}: the layout cache cannot be kept: {taken}: "
+    assert (done.err.startswith(told), done.err.count("\n")) == (True, 1)
+    assert run("info", five, "--no-cache").err == ""
+    # what only reads is not told
+    assert run("tail", five, "-n", "1").err == ""
 
 
 def test_standard_input_is_never_kept(run, five, tmp_path, monkeypatch):
@@ -717,6 +863,8 @@ def test_no_error_is_a_traceback_and_each_has_its_code(run, five, write, tmp_pat
     text = write(b"plain words\n", "notes.txt")
     os.mkfifo(tmp_path / "fifo")
     zstd = write(b"\x28\xb5\x2f\xfd rest", "x.jsonl.zst")
+    gzipped = write(gzip.compress(five.read_bytes()), "x.jsonl.gz")
+    bzipped = write(bz2.compress(five.read_bytes()), "x.jsonl.bz2")
     for code, arguments, told in [
         (2, ["nonsense"], "nonsense"),
         (2, ["tail"], "FILE"),
@@ -730,10 +878,13 @@ def test_no_error_is_a_traceback_and_each_has_its_code(run, five, write, tmp_pat
         (2, ["show", five, "-12"], "positions count from 0"),
         (2, ["show", five, "-x"], "No such option"),
         (2, ["show", five, "0", "--raw", "--json"], "--raw"),
-        (3, ["tail", tmp_path], "a directory"),
+        (3, ["tail", tmp_path], "a directory, not a transcript; `mmapstore ls DIR`"),
+        (3, ["tail", "-f", tmp_path], "a directory, not a transcript; `mmapstore ls DIR`"),
         (3, ["tail", tmp_path / "fifo"], "a FIFO, not a transcript; use - to read standard input"),
         (3, ["info", text], "JSON object"),
         (3, ["info", zstd], "zstd -d"),
+        (3, ["info", gzipped], "compressed with gzip; to read it: zcat FILE | mmapstore tail -"),
+        (3, ["tail", "-f", bzipped], "compressed with bzip2; to read it: bzcat FILE"),
         (3, ["show", five, "3"], "line 5"),
         (4, ["tail", tmp_path / "absent"], "No such file"),
         (4, ["tail", five / "below"], "Not a directory"),
@@ -826,7 +977,7 @@ def test_the_help_names_the_dialects(run):
 
 def test_the_version_is_told(run):
     done = run("--version")
-    assert (done.code, done.out[:10]) == (0, "mmapstore ")
+    assert (done.code, done.out) == (0, f"mmapstore {mmapstore.__version__}\n")
 
 
 # -- real transcripts ---------------------------------------------------------------------

@@ -16,6 +16,7 @@ pytest.importorskip("rich", reason="the command line is an extra")
 
 import mmapstore
 from mmapstore.cli import following, main
+from mmapstore.cli import tail as tail_module
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-W", "error", "-m", "mmapstore", "tail", "--follow"]
@@ -168,6 +169,39 @@ def test_a_rewritten_file_is_shown_anew_its_newest_only(follow, write, how):
         steps=[lambda: how(path, HEADER + D + C + B), lambda: append(path, A)],
     )
     assert seen[1:] == [(shown((1, "c"), (2, "b")), REWRITTEN), (shown((3, "a")), "")]
+
+
+@pytest.mark.parametrize("how", [Path.write_bytes, replace])
+def test_in_json_the_first_row_after_a_rewrite_says_so(follow, write, how):
+    path = write(HEADER + A)
+    damaged = b'{"type":"message","id":"bad","blocks":[\n'
+    steps = [
+        lambda: how(path, HEADER + D + C),
+        lambda: append(path, A),
+        lambda: how(path, HEADER),
+        lambda: append(path, A),
+        lambda: how(path, HEADER + damaged),
+    ]
+    seen = follow(path, "--json", steps=steps)
+    rows = [[json.loads(line) for line in out.splitlines()] for out, _ in seen]
+    assert [[(row["id"], row.get("reset")) for row in batch] for batch in rows] == [
+        [("a", None)],
+        [("d", True), ("c", None)],
+        [("a", None)],
+        # a line of its own: nothing is left to carry it
+        [(None, True)],
+        [("a", None)],
+        [(None, True)],
+    ]
+    assert rows[3] == [dict.fromkeys(rows[0][0]) | {"reset": True}]
+
+
+def test_in_pages_only_the_first_row_says_so(follow, write, monkeypatch):
+    monkeypatch.setattr(tail_module, "_PAGE_COUNT", 1)
+    path = write(HEADER + A)
+    seen = follow(path, "--json", steps=[lambda: replace(path, HEADER + D + C + B)])
+    marks = [json.loads(row).get("reset") for row in seen[1][0].splitlines()]
+    assert marks == [True, None, None]
 
 
 def test_a_file_that_was_cut_short_is_shown_anew(follow, write):

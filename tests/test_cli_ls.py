@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from tests.strategies import M
 
 ROOT = Path(__file__).parent.parent
 HEADER = b'{"type":"session","schema":2,"sessionId":"s","createdAt":"2026-01-02T03:04:05Z"}\n'
-FIELDS = ["path", "dialect", "title", "messages", "nbytes", "last_activity", "session_id"]
+FIELDS = ["path", "dialect", "title", "messages", "nbytes", "last_activity"]
+FIELDS += ["modified", "session_id"]
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +56,8 @@ def three(tmp_path: Path) -> Path:
     folder.mkdir()
     asked = M("a", "what was asked", createdAt="2026-03-04T05:06:07Z")
     (folder / "new.jsonl").write_bytes(HEADER + asked + M("b", role="assistant"))
+    modified_s = datetime.datetime(2026, 3, 5, tzinfo=datetime.UTC).timestamp() + 0.5
+    os.utime(folder / "new.jsonl", (0, modified_s))
     (folder / "old.jsonl").write_bytes(HEADER + M("x", "y" * 300_000) + HEADER)
     (folder / "empty.jsonl").write_bytes(b"")
     os.utime(folder / "empty.jsonl", (0, 0))
@@ -65,7 +70,7 @@ def test_a_pipe_gets_one_line_a_session_in_columns(run: Any, three: Path) -> Non
     new, old, empty = out.splitlines()
     assert new.split() == [
         "2026-03-04",
-        "05:06:07",
+        "05:06:07Z",
         "native",
         "2",
         f"{(three / 'new.jsonl').stat().st_size:,}",
@@ -76,7 +81,9 @@ def test_a_pipe_gets_one_line_a_session_in_columns(run: Any, three: Path) -> Non
     ]
     nbytes = (three / "old.jsonl").stat().st_size
     assert old.split()[2:6] == ["native", "-", f"{nbytes:,}", "-"]
-    assert empty.split() == ["-", "generic", "0", "0", "-", str(three / "empty.jsonl")]
+    # no line has a time: the file's own, marked
+    assert empty.split()[:2] == ["1970-01-01", "00:00:00Z*"]
+    assert empty.split()[2:] == ["generic", "0", "0", "-", str(three / "empty.jsonl")]
     assert len({row.index(str(three)) for row in (new, old, empty)}) == 1
 
 
@@ -92,6 +99,7 @@ def test_json_is_one_object_a_session(run: Any, three: Path) -> None:
         "messages": 2,
         "nbytes": (three / "new.jsonl").stat().st_size,
         "last_activity": "2026-03-04T05:06:07.000Z",
+        "modified": "2026-03-05T00:00:00.500Z",
         "session_id": "s",
     }
     assert (rows[1]["messages"], rows[1]["title"]) == (None, None)
@@ -102,6 +110,7 @@ def test_json_is_one_object_a_session(run: Any, three: Path) -> None:
         "messages": 0,
         "nbytes": 0,
         "last_activity": None,
+        "modified": "1970-01-01T00:00:00.000Z",
         "session_id": None,
     }
 
@@ -140,10 +149,102 @@ def test_a_terminal_gets_the_newest_under_headings(
     monkeypatch.setattr(ls_module.output, "talks", lambda: True)
     _, out, err = run(tmp_path)
     headings, *rows = out.splitlines()
-    assert headings.split() == ["LAST", "ACTIVITY", "DIALECT", "MESSAGES", "BYTES", "TITLE", "FILE"]
+    assert headings.split() == ["LAST", "ACTIVITY", "DIALECT", "MESSAGES", "SIZE", "TITLE", "FILE"]
     assert [Path(row.split()[-1]).stem for row in rows] == [str(n) for n in range(24, 4, -1)]
     assert "5 older sessions; -n all shows them" in err
     assert len(run(tmp_path, "-n", "all")[1].splitlines()) == 26
+
+
+def _columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+TITLES = ["short", "what was asked " * 9, "\u6f22\u5b57" * 40, "-"]
+
+
+@pytest.fixture
+def many(home: Path) -> Path:
+    """Give sessions of titles and folders of all lengths, in a folder of the user's."""
+    for number, title in enumerate(TITLES * 2):
+        folder = home / ("deep" * 9 * (number > 3) + "x")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{'0' * 36}-{number}.jsonl").write_bytes(HEADER + M("a", title))
+    (home / "none.jsonl").write_bytes(b"")
+    return home
+
+
+@pytest.mark.parametrize("columns", [80, 100, 300])
+def test_a_terminal_gets_no_line_longer_than_it_is_wide(
+    run: Any, many: Path, monkeypatch: Any, columns: int
+) -> None:
+    monkeypatch.setattr(ls_module, "_on_a_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    headings, *rows = run(many)[1].splitlines()
+    assert len(rows) == 9
+    assert {_columns(row) <= columns for row in (headings, *rows)} == {True}
+    # the ends of the paths stand in one column of the terminal, and tell the sessions apart
+    assert len({row[-18:] for row in rows}) == 9 or columns == 300
+    starts = {_columns(row[: row.rindex("  ")]) for row in (headings, *rows)}
+    assert len(starts) == 1
+    assert any("..." in row for row in rows)
+    assert all(("~/" in row) for row in rows) == (columns == 300)
+
+
+def test_a_pipe_gets_titles_and_paths_whole(run: Any, many: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = run(many)[1].splitlines()
+    paths = {str(path) for path in many.rglob("*.jsonl")}
+    assert {row.split()[-1] for row in rows} == paths
+
+
+def test_a_person_is_told_what_was_cut_and_what_the_mark_means(
+    run: Any, many: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(ls_module, "_on_a_terminal", lambda: True)
+    monkeypatch.setattr(ls_module.output, "talks", lambda: True)
+    for columns, cut in ((80, True), (300, False)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        _, out, err = run(many)
+        assert ("paths are cut to fit" in err) == cut
+        assert "mmapstore: * the file's own time" in err
+        assert sum("Z*" in row for row in out.splitlines()) == 1
+    (many / "none.jsonl").unlink()
+    assert "*" not in run(many)[2]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "told"),
+    [
+        (0, "0 B"),
+        (9, "9 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (9_949, "9.9 kB"),
+        (9_950, "10 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1.0 MB"),
+        (129_000_000, "129 MB"),
+        (37_800_000_000, "38 GB"),
+        (5_000_000_000_000_000, "5000 TB"),
+    ],
+)
+def test_a_size_is_told_in_a_few_digits(nbytes: int, told: str) -> None:
+    assert ls_module._size(nbytes) == told
+
+
+def test_what_is_named_and_no_transcript_is_the_error_that_opening_it_is(
+    run: Any, three: Path, tmp_path: Path, capsysbinary: Any
+) -> None:
+    plain = tmp_path / "plain.txt"
+    plain.write_bytes(b"words\n")
+    code, out, err = run(plain)
+    assert (code, out) == (3, "")
+    assert (main(["tail", str(plain)]), capsysbinary.readouterr().err.decode()) == (3, err)
+    # the others are listed all the same
+    code, out, err = run(plain, three)
+    assert (code, out.count("\n"), err.count("\n")) == (3, 3, 1)
+    assert run(three, "--json", plain)[0] == 3
+    assert run(tmp_path)[0] == 0
 
 
 def test_without_a_path_the_agents_folders_are_looked_through(run: Any, home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -80,18 +81,19 @@ def test_so_does_a_reader_that_never_came(write, arguments):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_output_that_cannot_be_written_is_an_error(write):
+@pytest.mark.parametrize("arguments", [["info"], ["tail"], ["tail", "--json"], ["ls"]])
+def test_output_that_cannot_be_written_is_an_error_of_the_output(write, arguments):
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [*COMMAND, "info", write(HEADER)],
+            [*COMMAND, *arguments, write(HEADER + _line(0, "x"))],
             stdout=full,
             stderr=subprocess.PIPE,
             env=_environment(),
             check=False,
         )
     assert done.returncode == 3
-    assert done.stderr.startswith(b"mmapstore: error: ")
-    assert done.stderr.count(b"\n") == 1
+    told = f"mmapstore: error: standard output: {os.strerror(errno.ENOSPC)}\n"
+    assert done.stderr == told.encode()
 
 
 def test_an_interrupt_ends_it_with_130():

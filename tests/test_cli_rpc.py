@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,39 @@ def test_a_second_host_is_refused_and_the_owner_named(tmp_path: Path) -> None:
             assert client.call("session.list") == {"sessions": []}
     with mmapstore.Host(tmp_path / "d"), pytest.raises(LockedError):
         Client.spawn(tmp_path / "d")
+
+
+@pytest.mark.parametrize("taken", ["a server", "a file", "a folder that is not there", "a name"])
+def test_a_socket_that_is_refused_leaves_no_directory(tmp_path: Path, taken: str) -> None:
+    with ExitStack() as stack:
+        path, code = tmp_path / "s", 3
+        if taken == "a server":
+            stack.enter_context(listening(tmp_path / "d", path))
+            code = 5
+        elif taken == "a file":
+            path.write_bytes(b"mine")
+        elif taken == "a folder that is not there":
+            path, code = tmp_path / "none" / "s", 4
+        else:
+            path = tmp_path / "new" / ("s" * 200)  # longer than a socket's may be
+        before = sorted(tmp_path.iterdir())
+        got, out, err = ended(start(tmp_path / "new", "--socket", path))
+        assert (got, out, err.count(b"\n")) == (code, b"", 1)
+        assert sorted(tmp_path.iterdir()) == before
+    assert taken != "a file" or path.read_bytes() == b"mine"
+
+
+def test_a_host_that_is_refused_leaves_no_socket(tmp_path: Path) -> None:
+    with mmapstore.Host(tmp_path / "d"):
+        code, out, _ = ended(start(tmp_path / "d", "--socket", tmp_path / "s"))
+    assert (code, out) == (5, b"")
+    assert not os.path.lexists(tmp_path / "s")
+
+
+def test_the_socket_may_lie_in_the_directory_that_is_made(tmp_path: Path) -> None:
+    data_dir = tmp_path / "new" / "d"
+    with listening(data_dir, data_dir / "s"), Client.connect(data_dir / "s") as client:
+        assert client.call("session.list") == {"sessions": []}
 
 
 def test_a_server_that_cannot_start_is_told_to_the_client(tmp_path: Path) -> None:

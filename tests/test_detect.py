@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
+import lzma
 import os
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +200,9 @@ def test_a_relative_path_is_hinted_by_where_it_leads(
         b'"a"\n',
         b"torn",
         b"\x89PNG\r\n\x1a\n",
-        b"\x1f\x8b\x08\0",
+        b"\x1f\x8b",
+        b"BZhello\n",
+        b"PK\n",
         b"\0" * 4096,
         b"\x0b\n",
         '\ufeff{"a":1}\n'.encode("utf-16-le"),
@@ -228,11 +236,40 @@ def test_a_blank_file_and_one_line_that_begins_an_object_pass(head: bytes) -> No
     check_is_transcript("p", head)
 
 
-def test_a_compressed_transcript_says_how_to_unpack_it() -> None:
-    for behind in (b"", b"\0rest", b"\n{\n"):
-        with pytest.raises(NotATranscriptError, match="zstd") as caught:
-            check_is_transcript("p.jsonl.zst", b"\x28\xb5\x2f\xfd" + behind)
-        assert "zstd -d" in (caught.value.hint or "")
+def zipped(data: bytes) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("t.jsonl", data)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("compress", "name", "command"),
+    [
+        (lambda data: b"\x28\xb5\x2f\xfd" + data, "zstd", "zstdcat"),
+        (gzip.compress, "gzip", "zcat"),
+        (lzma.compress, "xz", "xzcat"),
+        (bz2.compress, "bzip2", "bzcat"),
+        (zipped, "zip", "unzip -p"),
+        (lambda data: b"\x04\x22\x4d\x18" + data, "lz4", "lz4cat"),
+    ],
+)
+@pytest.mark.parametrize("data", [b"", b'{"type":"message"}\n', b"\n{\n" * 9])
+def test_a_compressed_transcript_says_how_to_read_it(
+    compress: Callable[[bytes], bytes], name: str, command: str, data: bytes
+) -> None:
+    # whatever stands in it: compressed bytes may look like a line that begins an object
+    for head in (compress(data), compress(data) + b"\n{\n"):
+        with pytest.raises(NotATranscriptError, match=f"compressed with {name}") as caught:
+            check_is_transcript("p", head)
+        hint = caught.value.hint or ""
+        assert hint.startswith(f"to read it: {command} FILE | mmapstore tail -")
+        assert ("zstd -d" in hint) == (name == "zstd")
+
+
+@pytest.mark.parametrize("line", [b"BZh9 is no bzip2", b"PK", b"\xfd7zXZ", b"\x1f\x8b"])
+def test_a_first_line_that_only_resembles_one_is_no_more_than_damage(line: bytes) -> None:
+    check_is_transcript("p", line + b'\n{"a":1}\n')
 
 
 @given(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmapstore.dialect import DIALECTS, GENERIC, NATIVE, Dialect, Kind, Look, dialect_named
+from mmapstore.grammar import REASONING_TYPES
 from tests.strategies import values
 
 CONTRACT = [
@@ -172,6 +173,83 @@ def test_the_five_words_of_every_dialect(name: str) -> None:
     found = (dialect.id(record), dialect.role(record), dialect.time(record), dialect.calls(record))
     assert found == ANSWERS[name]
     assert dialect.text(record) == ("" if name == "generic" else "one\ntwo")
+
+
+HIDDEN = "hidden"
+#: of each dialect that has any: a message that only holds what a model thought
+THOUGHT = {
+    "native": {"type": "message", "blocks": [{"type": "thinking", "text": HIDDEN}]},
+    "claude": {
+        "type": "assistant",
+        "message": {"content": [{"type": "thinking", "thinking": HIDDEN, "signature": "s"}]},
+    },
+    "pi": {"type": "message", "message": {"content": [{"type": "thinking", "thinking": HIDDEN}]}},
+    "droid": {
+        "type": "message",
+        "message": {"content": [{"type": "thinking", "thinking": HIDDEN}]},
+    },
+    "kimi": {
+        "type": "context.append_loop_event",
+        "event": {"type": "content.part", "part": {"type": "think", "think": HIDDEN}},
+    },
+    "qwen": {"type": "assistant", "message": {"parts": [{"text": HIDDEN, "thought": True}]}},
+    "gemini": {"type": "gemini", "content": [{"text": HIDDEN, "thought": True}]},
+    "cursor": {
+        "role": "assistant",
+        "message": {"content": [{"type": "reasoning", "text": HIDDEN}]},
+    },
+    "codex": {
+        "type": "response_item",
+        "payload": {"type": "message", "content": [{"type": "reasoning_text", "text": HIDDEN}]},
+    },
+}
+
+
+@pytest.mark.parametrize("name", THOUGHT)
+def test_what_a_model_thought_is_no_text(name: str) -> None:
+    dialect = dialect_named(name)
+    assert (dialect.text(THOUGHT[name]), dialect.said(THOUGHT[name])) == ("", "")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("kind", sorted(REASONING_TYPES))
+@given(data=st.data())
+def test_nor_is_it_wherever_it_stands(dialect: Dialect, kind: str, data: st.DataObject) -> None:
+    """Of each message that an agent writes, some objects are made thoughts of."""
+    odd = message(dialect.name)
+    todo: list[Any] = [odd]
+    thoughts = []
+    while todo:
+        each = todo.pop()
+        todo += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        if isinstance(each, dict) and each is not odd and data.draw(st.booleans()):
+            each |= {"text": HIDDEN, "content": HIDDEN, "type": kind}
+            thoughts.append(each)
+    assert HIDDEN not in dialect.text(odd)
+    for thought in thoughts:
+        thought.update(type="text", thought=True)
+    assert HIDDEN not in dialect.text(odd)
+
+
+def result(name: str, content: Any) -> dict[str, Any]:
+    block = {"type": "tool_result", "content": content}
+    if name == "native":
+        return {"type": "message", "blocks": [{"type": "tool_call", "result": content}]}
+    return {"type": "user", "message": {"content": [block]}}
+
+
+@pytest.mark.parametrize("name", ["native", "claude", "pi", "droid"])
+def test_where_nothing_is_said_what_a_tool_gave_back_is_the_text(name: str) -> None:
+    dialect = dialect_named(name)
+    contents = ["given back", [{"type": "text", "text": "given back"}]]
+    if name == "native":
+        contents[1] = {"content": contents[1]}
+    for content in contents:
+        record = result(name, content)
+        assert (dialect.text(record), dialect.said(record)) == ("given back", "")
+        parts = record["blocks"] if name == "native" else record["message"]["content"]
+        parts.append({"type": "text", "text": "said"})
+        assert dialect.text(record) == dialect.said(record) == "said"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 import mmapstore
@@ -20,7 +21,18 @@ from mmapstore import (
     PositionError,
     SessionNotFoundError,
 )
-from tests.host_support import compaction, ids, message, root_meta, tool, user
+from mmapstore.host import revisions
+from tests.host_support import (
+    compaction,
+    ids,
+    message,
+    revisions_file,
+    root_meta,
+    tool,
+    transcript,
+    user,
+)
+from tests.strategies import C, M
 
 Call = Callable[[mmapstore.Host, str], Any]
 
@@ -346,3 +358,133 @@ def test_a_data_dir_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x")
     with pytest.raises(OSError, match="f"):
         mmapstore.Host(tmp_path / "f")
+
+
+# -- what the host takes, and what lies in its files, never costs another session ----------
+
+
+ODD = [
+    pytest.param({"createdAt": "0001-01-01T00:00:00+14:00"}, id="before the first year"),
+    pytest.param({"createdAt": "9999-12-31T23:59:59-14:00"}, id="behind the last year"),
+    pytest.param({"meta": {"revisionCount": 2**63, "activeRevision": 2**63}}, id="huge index"),
+    pytest.param({"meta": {"revisionCount": 2**53, "activeRevision": 2**53}}, id="inexact index"),
+    pytest.param({"id": ["x"], "meta": {"revisionCount": 1}}, id="a list for an id"),
+    pytest.param({"id": {}, "meta": {"revisionCount": 1}}, id="an object for an id"),
+    pytest.param({"id": None, "meta": {"revisionCount": 1}}, id="no id"),
+    pytest.param({"turnId": 5, "role": 7, "blocks": None}, id="fields of other types"),
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_odd_line_never_costs_a_session(tmp_path: Path, odd: dict[str, Any]) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session(title="odd").id
+        other = host.create_session(title="other").id
+        host.append_messages(other, [message("o")])
+        path = transcript(host, session)
+    line = orjson.dumps({"type": "message", **user("u1"), **odd}) + b"\n"
+    with path.open("ab") as file:
+        file.write(line)
+    (tmp_path / "index.sqlite").unlink()
+    with mmapstore.Host(tmp_path) as host:
+        assert {each.title for each in host.list_sessions()} == {"odd", "other"}
+        host.reindex()
+        host.append_messages(session, [user("u2"), message("a2")])
+        host.save_active_revision(session)
+        host.save_revision(session, "u2", [message("r")])
+        assert [each.index for each in host.list_revisions(session, "u2")] == [1]
+        host.truncate_from(session, "u2")
+        assert path.read_bytes().endswith(line)
+        host.append_message(session, message("a3"))
+    (tmp_path / "index.sqlite").unlink()
+    with mmapstore.Host(tmp_path) as host:
+        assert host.get_session(session).total == 2
+
+
+def test_a_revision_of_an_odd_index_is_skipped_and_kept(tmp_path: Path) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("u1"), message("a1")])
+        host.save_revision(session, "u1", [message("r")])
+        archive = revisions_file(host, session)
+    odd = {"type": "revision", "rootUserId": "u1", "revisionIndex": 2**63, "messages": []}
+    with archive.open("ab") as file:
+        file.write(orjson.dumps(odd) + b"\n")
+    (tmp_path / "index.sqlite").unlink()
+    with mmapstore.Host(tmp_path) as host:
+        assert [each.index for each in host.list_revisions(session, "u1")] == [1]
+        host.save_revision(session, "u1", [message("r2")])
+        assert archive.read_bytes().count(b"9223372036854775808") == 1
+
+
+@pytest.mark.parametrize("depth", [3, 890, 896, 899, 950, 1000, 1018, 1020, 1021])
+@pytest.mark.parametrize("inside", [b"1", b'"\\ud800"', b"NaN"])
+def test_what_is_cut_can_be_shown_again_whatever_it_is(
+    tmp_path: Path, depth: int, inside: bytes
+) -> None:
+    """Each message decodes by itself; all of them in one line are too much for a decoder."""
+    nested = b"[" * depth + inside + b"]" * depth
+    lines = [
+        b'{"type":"message","id":"a1","role":"assistant","blocks":' + nested + b"}\n",
+        b'{"type":"message","id":"a2","role":"assistant","blocks":["\\ud800"]}\n',
+    ]
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_message(session, user("u1"))
+        path = transcript(host, session)
+        with path.open("ab") as file:
+            file.writelines(lines)
+        there = [line for line in lines if host.get_session(session).total == 3]
+        damaged = len(host.get_session(session).damaged)
+        cut = host.truncate_from(session, "u1")
+        assert cut.revision is not None
+        assert cut.revision.message_count == 3 - damaged
+        host.activate_revision(session, "u1", 1)
+        data = path.read_bytes()
+        assert [line in data for line in there] == [not damaged, True]
+
+
+def test_nothing_is_dropped_that_was_not_archived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("u1"), message("a1")])
+        before = transcript(host, session).read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(revisions, "_record", lambda line: {"messages": []})
+            with pytest.raises(InvalidRecordError, match="nothing was changed"):
+                host.truncate_from(session, "u1")
+        assert transcript(host, session).read_bytes() == before
+        assert not revisions_file(host, session).exists()
+
+
+@pytest.mark.parametrize(
+    "torn", [b"{", b'{"type":"revision","messages":[{"a":1},{"b', b"]}", b"\x00,,"]
+)
+def test_a_damaged_line_of_the_archive_is_skipped(tmp_path: Path, torn: bytes) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_messages(session, [user("u1"), message("a1")])
+        host.save_revision(session, "u1", [message("r")])
+        archive = revisions_file(host, session)
+        with archive.open("ab") as file:
+            file.write(torn + b"\n")
+        assert [each.index for each in host.list_revisions(session, "u1")] == [1]
+
+
+@pytest.mark.parametrize("more", [b"", b'{"type":"other"}\n', C("c")])
+def test_a_fork_of_a_file_with_a_byte_order_mark_has_every_message(
+    tmp_path: Path, more: bytes
+) -> None:
+    directory = tmp_path / "sessions"
+    directory.mkdir()
+    header = b'{"type":"session","schema":2,"sessionId":"s","createdAt":"2026-01-01T00:00:00Z"}\n'
+    for head in (b"\xef\xbb\xbf" + header, b"\xef\xbb\xbf"):
+        (directory / "s.jsonl").write_bytes(head + more + M("a") + M("b"))
+        with mmapstore.Host(tmp_path) as host:
+            child = host.fork_session("s")
+            window = host.get_session(child.id)
+            assert (len(window.messages), window.damaged) == (2, [])
+            assert b"\xef\xbb\xbf" not in transcript(host, child.id).read_bytes()
+            host.delete_session(child.id)

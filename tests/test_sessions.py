@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import errno
+import gzip
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 import mmapstore
 from mmapstore import cache, cachedir, catalogue, fileio, loader, places, sessions
 from mmapstore.fileio import Descriptor
-from mmapstore.glance import END_NBYTES, TITLE_LENGTH
+from mmapstore.glance import END_NBYTES, TITLE_LENGTH, spelled_time
 from tests.agreement import native_oracle
 from tests.oracle import BOM, at_path, decoded
 from tests.strategies import C, M, R, transcripts
@@ -639,15 +640,58 @@ def test_a_file_that_is_named_needs_no_suffix(write: Callable[..., Path]) -> Non
     assert one(write(HEADER + M("a", "first"), "session.log")).title == "first"
 
 
-def test_a_file_that_is_named_and_no_transcript_is_mentioned(
+def test_a_file_that_is_named_and_no_transcript_is_refused_as_opening_it_is(
     tmp_path: Path, write: Callable[..., Path]
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
-    for path, told in [(write(b"words\n", "w"), "not a transcript"), (tmp_path / "fifo", "FIFO")]:
-        found = sessions.listing([str(path)])
-        assert found.sessions == []
-        ((where, reason),) = found.troubles
-        assert (where, told in reason) == (str(path), True)
+    good = write(HEADER, "good.jsonl")
+    for path, told in [
+        (write(b"words\n", "w"), "no line in the first 6 bytes begins with a JSON object"),
+        (write(gzip.compress(HEADER), "g.jsonl"), "zcat"),
+        (tmp_path / "fifo", "FIFO"),
+    ]:
+        for _ in range(2):  # as the catalogue knows it, too
+            found = sessions.listing([str(path), str(good)])
+            assert [session.path for session in found.sessions] == [str(good)]
+            assert found.troubles == []
+            ((where, reason),) = found.refused
+            assert (where, told in reason) == (str(path), True)
+        with pytest.raises(mmapstore.NotATranscriptError) as caught:
+            mmapstore.open(path)
+        assert reason in str(caught.value)
+    # what is only come across is passed over
+    found = sessions.listing([str(tmp_path)])
+    assert (found.troubles, found.refused) == ([], [])
+
+
+def test_a_path_that_is_refused_is_told_as_it_was_given(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(b"words\n", "w")
+    monkeypatch.chdir(path.parent)
+    assert [trouble.path for trouble in sessions.listing(["./w"]).refused] == ["./w"]
+
+
+@pytest.mark.parametrize(
+    ("mtime_ns", "told"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_767_323_045_678_999_999, "2026-01-02T03:04:05.678Z"),
+        (-1_000_000, "1969-12-31T23:59:59.999Z"),
+        (10**30, None),
+    ],
+)
+def test_the_files_own_time_is_told_as_a_lines_is(mtime_ns: int, told: str | None) -> None:
+    session = sessions.Session("p", 0, mtime_ns, "native", None, None, None, None)
+    assert session.modified == told
+
+
+@given(st.integers(-(10**18), 10**19))
+def test_and_in_the_same_spelling(mtime_ns: int) -> None:
+    session = sessions.Session("p", 0, mtime_ns, "native", None, None, None, None)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    moment = epoch + datetime.timedelta(microseconds=mtime_ns // 1000)
+    assert session.modified == spelled_time(moment)
 
 
 def test_a_path_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
@@ -764,7 +808,7 @@ def test_the_sessions_of_an_agent_are_found(
 
 
 def test_where_no_agent_is_installed_nothing_is_found() -> None:
-    assert sessions.listing() == ([], [], 0)
+    assert sessions.listing() == ([], [], [], 0)
 
 
 # -- order --------------------------------------------------------------------------------

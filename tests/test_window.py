@@ -280,10 +280,40 @@ def test_an_id_that_looks_like_an_address_is_another_message(opened: Open) -> No
 def test_messages_are_decoded_once_and_belong_to_their_window(opened: Open) -> None:
     with opened(HEADER + message("a") + message("b")) as t:
         one, other = t.window(), t.window()
-        assert one.messages is one.messages
+        assert all(a is b for a, b in zip(one.messages, one.messages, strict=True))
         one.messages[0]["role"] = "changed"
         assert other.messages[0]["role"] == "user"
         assert t.message("a")["role"] == "user"
+
+
+def test_the_list_of_messages_is_the_callers(opened: Open) -> None:
+    with opened(HEADER + message("a") + message("b")) as t:
+        w = t.window()
+        w.messages.clear()
+        assert [shown["id"] for shown in w.messages] == ["a", "b"]
+
+
+def test_a_window_is_iterated_over_its_messages_and_asked_for_their_ids(opened: Open) -> None:
+    data = HEADER + message("a", n=1) + DAMAGED + message("a", n=2) + message("b") + message()
+    with opened(data) as t:
+        w = t.window()
+        assert list(w) == w.messages
+        assert [shown.get("n") for shown in w] == [2, None, None]
+        assert (len(w), len(w.messages)) == (5, 3)
+        address = w.message_ids[-1]
+        assert [asked in w for asked in ("a", "b", address, "c", "")] == [True] * 3 + [False] * 2
+        assert ["a" in t.window(limit=2), "b" in t.window(limit=2)] == [False, True]
+        for asked in (w.messages[0], 0, None):
+            with pytest.raises(TypeError, match="an id, a string"):
+                _ = asked in w
+
+
+def test_a_window_knows_its_dialect(opened: Open) -> None:
+    with opened(HEADER + message("a")) as t:
+        w = t.window()
+        assert w.dialect is t.dialect
+    # also once it is all that is left
+    assert w.dialect.id(w.messages[0]) == "a"
 
 
 def test_damaged_lines_are_left_out_and_listed(opened: Open) -> None:

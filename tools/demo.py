@@ -8,6 +8,7 @@ best of several rounds on a warm page cache.
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +60,8 @@ def generated(path: Path, spec: Spec) -> Path:
     """Return `path`, written from `spec` unless it already is there."""
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        with Progress(transient=True) as bar:
+        # without a terminal nothing is drawn, and nothing is left to be cleared away
+        with Progress(transient=True, disable=not sys.stdout.isatty()) as bar:
             task = bar.add_task(f"generating {path}", total=spec.nbytes)
             write(spec, path, progress=lambda done, _: bar.update(task, completed=done))
     return path

@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     code : int
-        0 done; 1 the answer is no; 2 usage; 3 data error; 4 not found; 5 locked; 130 interrupted;
-        141 whoever read the output went away.
+        0 done; 1 the answer is no; 2 usage; 3 data error, or the system could not read or write;
+        4 not found; 5 locked; 130 interrupted; 141 whoever read the output went away.
     """
     # rich is looked for and not imported: most commands run without it
     missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]

@@ -12,7 +12,7 @@ from ..cache import read_header
 from ..jsonline import encode
 from . import output
 from .opening import json_option
-from .visible import on_one_line
+from .visible import counted, on_one_line
 
 _UNREADABLE = "-"
 
@@ -88,7 +88,7 @@ def list_(*, as_json: bool) -> int:
     total = (f"{sum(row.nbytes for row in rows):,}", f"{sum(row.messages or 0 for row in rows):,}")
     for nbytes, messages, dialect, transcript in cells:
         output.line(f"{nbytes:>15} bytes  {messages:>11} messages  {dialect:<12}  {transcript}")
-    output.line(f"{total[0]:>15} bytes  {total[1]:>11} messages  in {_caches(len(rows))}")
+    output.line(f"{total[0]:>15} bytes  {total[1]:>11} messages  in {counted(len(rows), 'cache')}")
     return 0
 
 
@@ -101,13 +101,9 @@ def clear(*, as_json: bool) -> int:
     if as_json:
         output.write(encode({"removed": len(gone), "nbytes": nbytes}) + b"\n")
     else:
-        files = "1 file" if len(gone) == 1 else f"{len(gone):,} files"
-        output.line(f"removed {files}, {nbytes:,} bytes")
+        files = counted(len(gone), "file")
+        output.line(f"removed {files}, {counted(nbytes, 'byte')}")
     return 0
-
-
-def _caches(count: int) -> str:
-    return "1 cache" if count == 1 else f"{count:,} caches"
 
 
 def _spelled(seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..grammar import is_reasoning
 from ..jsonline import encode
 from .output import styled
 from .visible import clipped, on_one_line
@@ -72,16 +73,40 @@ def parts(message: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield _name(part, place), part
 
 
+def own_text(dialect: Dialect, message: dict[str, Any]) -> str:
+    """Return the text that no part of the message shows by itself: what is said, mostly."""
+    return "" if results(dialect, message) else dialect.text(message)
+
+
+def results(dialect: Dialect, message: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return each part of a message whose text is what tools gave back, and only that.
+
+    As (what to call it, its share of the text); empty where parts do not make up the text.
+    """
+    if dialect.said(message) or not (text := dialect.text(message)):
+        return []
+    found = []
+    for name, part in parts(message):
+        label = _labelled([_phrase(name, part, text)])
+        wording = next((each for each in _wordings(part) if _among(each, text)), "")
+        found.append((label, wording))
+    return found if "\n".join(wording for _, wording in found if wording) == text else []
+
+
 def summary(message: dict[str, Any], above: str = "") -> str:
     """Return on one line what a message holds besides text; empty if that is nothing.
 
-    `above` is the message's text: a result that is in there is not told again.
+    `above` is the message's text: a result that is in there is named and not told again.
     """
     found = list(parts(message))
     phrases = [_phrase(name, part, above) for name, part in found[:_PARTS_NAMED]]
+    return _labelled(phrases, unnamed=len(found) - len(phrases))
+
+
+def _labelled(phrases: list[tuple[str, int]], unnamed: int = 0) -> str:
     words = [f"[{on_one_line(phrase)}]" for phrase, _ in phrases]
-    if len(found) > _PARTS_NAMED:
-        words.append(f"and {len(found) - _PARTS_NAMED} more")
+    if unnamed:
+        words.append(f"and {unnamed} more")
     if hidden := sum(count for _, count in phrases):
         words.append(f"[{hidden:,} more characters; --full shows all]")
     return " ".join(words)
@@ -94,6 +119,8 @@ def fields(message: dict[str, Any]) -> str:
 
 
 def _is_text(part: dict[str, Any]) -> bool:
+    if is_reasoning(part):
+        return False
     kind = part.get("type")
     if isinstance(kind, str):
         return kind in _TEXT_TYPES
@@ -106,32 +133,40 @@ def _name(part: dict[str, Any], place: str) -> str:
         # a part without a type is often one key that names it
         inner = [key for key, value in part.items() if isinstance(value, dict)]
         kind = inner[0] if len(part) == 1 and inner else place
+        kind = "thought" if is_reasoning(part) else kind
     tool = _first(part, _NAMES)
     return f"{kind} {tool}" if isinstance(tool, str) else kind
 
 
 def _phrase(name: str, part: dict[str, Any], above: str) -> tuple[str, int]:
     """Return a part in a few words, and how many characters they leave out."""
-    text = _wording(_first(part, _SUBSTANCE))
-    told, hidden = _snippet(text)
-    if _among(text, above):
-        hidden = 0
+    given, back = _wordings(part)
+    told, hidden = ("", 0) if _among(given, above) else _snippet(given)
     phrase = f"{name}: {told}" if told else name
-    if _first(part, _INPUTS) is not None:
-        # a call that holds its own result as well
-        outcome = _first(part, _OUTCOMES)
-        if isinstance(outcome, dict):
-            outcome = next((outcome[k] for k in _SUBSTANCE if outcome.get(k)), outcome)
-        text = _wording(outcome)
-        if text and not _among(text, above):
-            told, more = _snippet(text)
-            phrase, hidden = f"{phrase} -> {told}", hidden + more
+    if back and not _among(back, above):
+        told, more = _snippet(back)
+        phrase, hidden = f"{phrase} -> {told}", hidden + more
     return phrase, hidden
 
 
+def _wordings(part: dict[str, Any]) -> tuple[str, str]:
+    """Return what a part holds as text, and of a call that holds its own result as well that."""
+    given = _first(part, _INPUTS)
+    if given is None:
+        return _wording(_unwrapped(_first(part, _SUBSTANCE))), ""
+    return _wording(given), _wording(_unwrapped(_first(part, _OUTCOMES)))
+
+
+def _unwrapped(outcome: Any) -> Any:
+    if isinstance(outcome, dict):
+        return next((outcome[key] for key in _SUBSTANCE if outcome.get(key)), outcome)
+    return outcome
+
+
 def _among(text: str, above: str) -> bool:
+    """Whether a text that is not empty stands in another."""
     # the parts of a message's text are joined by newlines
-    return f"\n{text}\n" in f"\n{above}\n"
+    return bool(text) and f"\n{text}\n" in f"\n{above}\n"
 
 
 def _wording(substance: Any) -> str:

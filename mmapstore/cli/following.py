@@ -20,7 +20,7 @@ from ..cachedir import CacheDir
 from ..watch import Waiter
 from . import output
 from .bar import Bar
-from .opening import STDIN
+from .opening import STDIN, add_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,15 +39,19 @@ def opened(
     if file == STDIN:
         message = f"{STDIN} cannot be followed: give the path of a file"
         raise click.UsageError(message, click.get_current_context())
-    with Bar("reading") as bar:
-        transcript = mmapstore.open(
-            file,
-            dialect=dialect,
-            access=access,
-            trust="append-only",
-            cache_dir=None if no_cache else CacheDir.USER,
-            progress=bar,
-        )
+    try:
+        with Bar("reading") as bar:
+            transcript = mmapstore.open(
+                file,
+                dialect=dialect,
+                access=access,
+                trust="append-only",
+                cache_dir=None if no_cache else CacheDir.USER,
+                progress=bar,
+            )
+    except mmapstore.NotATranscriptError as error:
+        add_hint(error)
+        raise
     with transcript:
         yield transcript
 
@@ -55,7 +59,7 @@ def opened(
 def follow(
     transcript: Transcript,
     name: str,
-    show_newest: Callable[[], int],
+    show_newest: Callable[[bool], int],
     show: Callable[[Window], object],
 ) -> int:
     """Show the newest messages and then what comes.
@@ -67,7 +71,8 @@ def follow(
     name : str
         What to call it.
     show_newest : callable
-        Shows the newest messages; returns the position behind them.
+        Shows the newest messages; returns the position behind them. Called with whether what
+        was shown before is void.
     show : callable
         Shows a window of messages that are new.
 
@@ -93,7 +98,7 @@ def follow(
             _check_reader()
             return waiter()
 
-        after = show_newest()
+        after = show_newest(False)
         while True:
             following = transcript.follow(after=after, limit=_COUNT, wait=wait, lost=lost)
             if not _shown(following, show):
@@ -101,7 +106,7 @@ def follow(
             # that it changed under the printing is told once, by what it is now
             with contextlib.suppress(mmapstore.TranscriptChangedError):
                 output.note(f"{name}: the file was rewritten; this is what it is now")
-                after = show_newest()
+                after = show_newest(True)
 
 
 def _shown(windows: Iterator[Window], show: Callable[[Window], object]) -> bool:

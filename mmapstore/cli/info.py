@@ -9,7 +9,7 @@ import click
 from ..jsonline import encode
 from . import output
 from .opening import file_argument, json_option, reads_transcript, torn_tail_told
-from .visible import on_one_line
+from .visible import counted, on_one_line
 
 if TYPE_CHECKING:
     from .. import Transcript
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: of a fact: what people call it, and how its value reads
 _LABELS = {
     "path": ("file", "{}"),
-    "nbytes": ("size", "{} bytes"),
+    "nbytes": ("size", "{}"),
     "file_len": ("complete lines end at", "byte {}"),
     "torn_nbytes": ("torn tail", "{}"),
     "compaction_lines": ("compaction lines", "{}"),
@@ -38,7 +38,8 @@ def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
     lines = messages + compaction_lines + review_states + other; compactions counts
     checkpoints, of which some agents write two lines each. torn_nbytes (the torn tail) is the
     size of an unterminated last line, which counts as nothing else. cache says what became of
-    the layout cache: hit (used), miss (none there), stale (there and of no use), off (not asked).
+    the layout cache: hit (used), miss (none there), stale (there and of no use), off (not
+    asked); why it cannot be kept for the next time is mentioned on standard error.
     """
     layout = transcript.layout
     messages = transcript.message_count
@@ -63,7 +64,12 @@ def info(transcript: Transcript, name: str, *, as_json: bool) -> int:
         output.write(encode(facts) + b"\n")
     else:
         torn = torn_tail_told(transcript) if transcript.torn_nbytes else "none"
-        output.table(_for_people({**facts, "torn_nbytes": torn}))
+        size = counted(transcript.nbytes, "byte")
+        output.table(_for_people({**facts, "nbytes": size, "torn_nbytes": torn}))
+    if (error := transcript.cache_error) is not None:
+        told = error.strerror or str(error)
+        where = "" if error.filename is None else f"{output.shown_path(error.filename)}: "
+        output.note(f"{name}: the layout cache cannot be kept: {where}{told}")
     return 0
 
 

@@ -23,6 +23,7 @@ from ..decode import UndecodableError, decode_object
 from ..dialect import DIALECTS
 from . import output
 from .bar import Bar
+from .visible import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,10 +94,18 @@ def opened(
                 )
             yield stack.enter_context(transcript)
         except mmapstore.MmapStoreError as error:
-            if isinstance(error, mmapstore.NotATranscriptError) and "FIFO" in error.what:
-                error.hint = f"use {STDIN} to read standard input"
+            add_hint(error)
             error.path = file if error.path == path else error.path
             raise
+
+
+def add_hint(error: mmapstore.MmapStoreError) -> None:
+    """Say what to do about an error on the command line."""
+    if isinstance(error, mmapstore.NotATranscriptError):
+        if "FIFO" in error.what:
+            error.hint = f"use {STDIN} to read standard input"
+        elif "directory" in error.what:
+            error.hint = "`mmapstore ls DIR` lists the sessions in it"
 
 
 @contextlib.contextmanager
@@ -112,7 +121,7 @@ def _spooled() -> Iterator[int]:
 
 def torn_tail_told(transcript: mmapstore.Transcript) -> str:
     """Return how much of a line is unterminated, and whether it only lacks its newline."""
-    size = f"{transcript.torn_nbytes:,} bytes"
+    size = counted(transcript.torn_nbytes, "byte")
     if transcript.torn_nbytes > _TOLD_NBYTES:
         return f"{size}, no newline yet"
     try:

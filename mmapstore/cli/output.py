@@ -11,9 +11,12 @@ import contextlib
 import errno
 import os
 import sys
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from .visible import on_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def _stdout() -> BinaryIO:
@@ -24,7 +27,22 @@ def _stdout() -> BinaryIO:
 
 def write(data: bytes | memoryview) -> None:
     """Write bytes to standard output as they are."""
-    _stdout().write(data)
+    out = _stdout()
+    with _output_named():
+        out.write(data)
+
+
+@contextlib.contextmanager
+def _output_named() -> Iterator[None]:
+    """Say of what the system refuses that it was the output, and not a file that is read."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is None:
+            error.filename = "standard output"
+        raise
 
 
 def line(text: str) -> None:
@@ -35,7 +53,8 @@ def line(text: str) -> None:
 def flush() -> None:
     """Hand over what was written so far."""
     if sys.stdout is not None:
-        sys.stdout.flush()
+        with _output_named():
+            sys.stdout.flush()
 
 
 def note(text: str) -> None:

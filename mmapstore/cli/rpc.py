@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import signal
 import sys
 
@@ -28,12 +30,22 @@ def rpc(data_dir: str, path: str | None) -> int:
     """
     # here, so that no other verb pays for it
     from .. import Host
+    from ..host.listening import Listener
     from ..host.rpc import Server
 
     if path is None and (sys.stdin is None or sys.stdout is None):
         # or the host's own files would get their descriptors
         raise OSError(errno.EBADF, "standard input or output is closed")
-    with Host(data_dir) as host:
+    with contextlib.ExitStack() as stack:
+        listener: Listener | None = None
+        # before the directory is made: a refusal leaves nothing
+        try:
+            listener = None if path is None else stack.enter_context(Listener(path))
+        except FileNotFoundError:
+            # the socket's folder may be made with the directory
+            if os.path.dirname(os.path.abspath(path or "")) != os.path.abspath(data_dir):
+                raise
+        host = stack.enter_context(Host(data_dir))
         server = Server(host, _reported)
         ended_by: list[int] = []
 
@@ -47,7 +59,7 @@ def rpc(data_dir: str, path: str | None) -> int:
             if path is None:
                 server.converse(0, 1)
             else:
-                server.listen(path)
+                server.listen(path if listener is None else listener)
                 output.note(f"listening on {output.shown_path(path)}")
             server.serve()
         finally:

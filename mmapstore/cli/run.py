@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import __version__
 from ..errors import LockedError, MessageNotFoundError, MmapStoreError, PositionError
 from . import output
 from .cache import cache
@@ -50,14 +51,7 @@ _HINTS: dict[type[BaseException], str] = {
 def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
-    # here, so that no other command pays for it
-    import importlib.metadata
-
-    try:
-        version = importlib.metadata.version("mmapstore")
-    except importlib.metadata.PackageNotFoundError:
-        version = "(not installed)"
-    output.line(f"mmapstore {version}")
+    output.line(f"mmapstore {__version__}")
     context.exit()
 
 
@@ -76,8 +70,8 @@ def app() -> None:
 
     FILE is a transcript; "-" reads standard input. Only rpc writes, to its own directory.
 
-    Exit codes: 0 done; 1 the answer is no (damage found); 2 usage; 3 data error;
-    4 not found; 5 locked; 130 interrupted.
+    Exit codes: 0 done; 1 the answer is no (damage found); 2 usage; 3 data error, or the
+    system could not read or write; 4 not found; 5 locked; 130 interrupted.
     """
 
 

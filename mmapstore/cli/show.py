@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import PositionError
+from .. import LineDecodeError, PositionError
 from ..jsonline import encode
 from . import describe, output
 from .opening import file_argument, json_option, mention_torn_tail, reads_transcript
 from .spread import sections
-from .visible import as_text
+from .visible import as_text, counted
 
 if TYPE_CHECKING:
     from .. import Transcript
@@ -58,11 +58,17 @@ def show(
         message = "--raw and --json exclude each other"
         raise click.UsageError(message, click.get_current_context())
     mention_torn_tail(transcript, name)
-    position = _position(transcript, reference, is_id=is_id)
-    if raw:
+    try:
+        position = _position(transcript, reference, is_id=is_id)
+        record = None if raw else transcript[position]
+    except LineDecodeError as error:
+        if error.offset is not None:
+            at = transcript.layout.messages.first_from(error.offset)
+            error.hint = f"`mmapstore show FILE {at} --raw` writes its bytes"
+        raise
+    if record is None:
         output.write(transcript.line(position))
         return 0
-    record = transcript[position]
     if as_json:
         output.write(encode(record) + b"\n")
         return 0
@@ -70,8 +76,8 @@ def show(
     offset = int(transcript.layout.message_offsets[position])
     nbytes = len(transcript.line(position))
     head = describe.head(dialect, record, position, transcript.message_id(position))
-    output.line(f"{head}  ({nbytes:,} bytes at byte {offset})")
-    text = dialect.text(record)
+    output.line(f"{head}  ({counted(nbytes, 'byte')} at byte {offset})")
+    text = describe.own_text(dialect, record)
     if text:
         output.line(as_text(text))
     parts = list(describe.parts(record))

@@ -73,8 +73,8 @@ def _follow(
             # of a file that is rewritten the dialect may be another
             return Printer(transcript.dialect, name, as_json, full)
 
-        def show_newest() -> int:
-            stop = _show_newest(transcript, printer(), limit, None)
+        def show_newest(reset: bool) -> int:
+            stop = _show_newest(transcript, printer(), limit, None, reset=reset)
             mention_torn_tail(transcript, name)
             return stop
 
@@ -123,7 +123,9 @@ def tail(
     Each with its position, role, time and id, then the text. A message without text is summed up in a line. Damaged lines, and a last line without a
     newline, are mentioned on standard error. --follow goes on with what is written from then on:
     a message that changes one that was there is marked as an update, and a file that is
-    rewritten is shown anew.
+    rewritten is shown anew. With --json those rows say "update": true, and the first after a
+    rewrite "reset": true: what came before it is void. Where no message is left that is a row
+    of nulls.
     """
     printer = Printer(transcript.dialect, name, as_json, full)
     _show_newest(transcript, printer, limit, before)
@@ -135,14 +137,24 @@ def tail(
 
 
 def _show_newest(
-    transcript: Transcript, printer: Printer, limit: int | None, before: int | None
+    transcript: Transcript,
+    printer: Printer,
+    limit: int | None,
+    before: int | None,
+    *,
+    reset: bool = False,
 ) -> int:
     """Print the newest messages, of those before a position; return the position behind them."""
     name = printer.name
     total = transcript.message_count
     stop = total if before is None else min(before, total)
     start = 0 if limit is None else max(0, stop - limit)
-    folded = sum(map(printer.window, _pages(transcript, start, stop)))
+    folded = 0
+    for window in _pages(transcript, start, stop):
+        folded += printer.window(window, reset=reset)
+        reset = reset and not window.messages
+    if reset:
+        printer.nothing_left()
     if folded > 0:
         output.note(
             f"{name}: {folded:,} of {stop - start:,} messages are folded into another with the same id"

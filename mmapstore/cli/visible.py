@@ -21,6 +21,7 @@ def _spelled(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+_DOTS = "..."
 _ON_ONE_LINE = {code: _spelled(code) for code in _UNSAFE} | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 _AS_TEXT = {code: text for code, text in _ON_ONE_LINE.items() if code not in (0x09, 0x0A)}
 
@@ -41,6 +42,40 @@ def on_one_line(text: str) -> str:
     'two\\nlines'
     """
     return _encodable(text.translate(_ON_ONE_LINE))
+
+
+def width(text: str) -> int:
+    """Return how many columns of a terminal a line takes: some characters take two, some none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, columns: int, *, keep_end: bool = False) -> str:
+    """Return a line that takes so many columns at most; what is left out shows as dots.
+
+    >>> cut("one two", 6), cut("one two", 6, keep_end=True), cut("one two", 7)
+    ('one...', '...two', 'one two')
+    """
+    if width(text) <= columns:
+        return text
+    kept = ""
+    for character in reversed(text) if keep_end else text:
+        if width(kept + character) > columns - len(_DOTS):
+            break
+        kept += character
+    return f"{_DOTS}{kept[::-1]}" if keep_end else f"{kept}{_DOTS}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count of things in words.
+
+    >>> counted(1, "byte"), counted(2500, "byte")
+    ('1 byte', '2,500 bytes')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _encodable(text: str) -> str:

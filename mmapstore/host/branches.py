@@ -19,7 +19,7 @@ from ..errors import (
     RevisionNotFoundError,
 )
 from .records import changed_line, check_message, message_line, same_message
-from .revisions import Behind, Revision
+from .revisions import MAX_INDEX, Behind, Revision
 from .rewrite import Effective, Put, effective
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Root:
 
 def as_index(value: object) -> int | None:
     """Return a value that can be the index of a branch, else None."""
-    return value if type(value) is int and value >= 1 else None
+    return value if type(value) is int and 1 <= value <= MAX_INDEX else None
 
 
 def root_of(position: int, record: dict[str, Any]) -> Root:
@@ -106,7 +106,7 @@ class Branches:
             self._roots, position = [], 0
         for candidate in self._spelling_a_stamp(position):
             record = journal.stored(candidate)
-            if record is not None and record.get("role") == "user":
+            if record is not None and record.get("role") == "user" and _has_id(record):
                 root = root_of(candidate, record)
                 if root.count:
                     self._roots.append(root)

@@ -217,6 +217,8 @@ class Catalog:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+        except OverflowError:
+            return False  # a number that the database cannot hold
         except sqlite3.Error as error:
             if _is_damage(error):
                 self.recreate()

@@ -192,7 +192,7 @@ class Directory:
 
     def _tell_of_archive(self, session_id: str) -> None:
         known = self._opened.get(session_id)
-        with contextlib.suppress(MmapStoreError, OSError):
+        with contextlib.suppress(Exception):  # as for the rows of its messages
             self._index.put_revisions(self.open(session_id))
             if known is None:
                 self.forget(session_id)
@@ -203,7 +203,7 @@ class Directory:
             row = self._index.row(self.open(session_id))
         except SessionNotFoundError:
             return None
-        except (MmapStoreError, OSError):
+        except Exception:  # noqa: BLE001  # whatever one file makes of it costs no other session
             # it is here, whatever it is: to leave it out would hide it
             return self._index.put_unreadable(session_id, status)
         if known is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ..decode import UndecodableError
+from ..decode import BYTE_ORDER_MARK, UndecodableError
 from .jsonvalue import encode
 from .records import decode_line, header_line, now
 from .rewrite import Put, effective, plan
@@ -64,6 +64,8 @@ def forked(
     boundary = messages[-1].record.get("id") if messages else None
     yield _header(journal, session_id, title, boundary)
     for piece in plan(journal, order, cut=stop):
+        if piece == BYTE_ORDER_MARK:
+            continue  # the child has a beginning of its own
         if isinstance(piece, bytes):
             yield piece
             continue

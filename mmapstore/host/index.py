@@ -9,7 +9,6 @@ waits for the transcript and not for what is derived from it.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -258,9 +257,9 @@ def _message_rows(journal: Journal, start: int) -> Iterator[MessageRow]:
 
 
 def _newest(rows: list[MessageRow]) -> str | None:
-    utc = datetime.UTC
     times = [(at, row.created_at) for row in rows if (at := instant(row.created_at)) is not None]
-    return max(times, key=lambda pair: pair[0].astimezone(utc))[1] if times else None
+    # compared as they are: in UTC an instant may lie beyond the years that there are
+    return max(times, key=lambda pair: pair[0])[1] if times else None
 
 
 def _status_text(status: os.stat_result) -> str:

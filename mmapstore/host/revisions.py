@@ -8,18 +8,20 @@ Decision record: 0060.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import fileio
-from ..decode import UndecodableError, decode_object
+from ..decode import UndecodableError, decode_object, decode_value
+from ..errors import InvalidRecordError
 from ..stamp import Stamp
 from .jsonvalue import encode
 from .linefile import LineFile
 from .records import now
 from .rewrite import Effective
-from .splice import elements, members, with_last_member
+from .splice import elements, members, values, with_last_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,6 +87,9 @@ class Behind(NamedTuple):
 Place = Behind | None
 
 Key = tuple[str, int]
+
+#: beyond it an integer is no longer the same for every reader of JSON
+MAX_INDEX = 2**53 - 1
 
 
 class Revisions:
@@ -157,14 +162,14 @@ class Revisions:
 
     def _note(self, line: bytes, start: int, stop: int) -> None:
         try:
-            record = decode_object(line)
+            record = _record(line)
         except UndecodableError:
             return
         key = record.get("rootUserId"), record.get("revisionIndex")
         kind, messages = record.get("type"), record.get("messages")
         if kind not in ("revision", "revision_live"):
             return
-        if not isinstance(key[0], str) or type(key[1]) is not int or key[1] < 1:
+        if not isinstance(key[0], str) or type(key[1]) is not int or not 1 <= key[1] <= MAX_INDEX:
             return
         if kind == "revision" and not isinstance(messages, list):
             return
@@ -176,7 +181,7 @@ class Revisions:
         """Return the messages that a line holds, with the turns that they belong to."""
         descriptor = fileio.open_regular(self.path)
         line = descriptor.read(entry.start, entry.stop - 1)
-        record = decode_object(line)
+        record = _record(line)
         turns = record.get("turns")
         found = []
         for text, message in zip(elements(line, "messages"), record["messages"], strict=True):
@@ -192,7 +197,7 @@ class Revisions:
     def place(self, entry: Entry) -> Place:
         """Return where the branch of a line stood; None if it does not say."""
         descriptor = fileio.open_regular(self.path)
-        record = decode_object(descriptor.read(entry.start, entry.stop - 1))
+        record = _record(descriptor.read(entry.start, entry.stop - 1))
         follows = record.get("followsMessageId", False)
         return Behind(follows) if follows is None or isinstance(follows, str) else None
 
@@ -232,7 +237,21 @@ class Revisions:
         line = encode({**head, "createdAt": now()})[:-1] + b',"messages":' + text
         if turns:
             line += b',"turns":' + encode(turns)
-        self._append(line + b"}\n")
+        line += b"}\n"
+        self._check(line, len(branch))
+        self._append(line)
+
+    def _check(self, line: bytes, count: int) -> None:
+        """Refuse a line that would not be read back: what is archived may be dropped elsewhere."""
+        try:
+            found = len(_record(line)["messages"])
+        except UndecodableError:
+            found = -1
+        if found != count:
+            raise InvalidRecordError(
+                "the messages cannot be archived so that they are read back; nothing was changed",
+                path=self.path,
+            )
 
     def refer(self, root_id: str, index: int) -> None:
         """Say that a branch is the end of the transcript, unless the line that counts does."""
@@ -273,6 +292,26 @@ class Revisions:
                 self._note(self._torn, before.nbytes - len(self._torn), start)
             self._note(line[:-1], start, after.nbytes)
             self._torn, self._stamp = b"", after
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """Return what a line says.
+
+    Messages that decode each by itself may be more together, and in a line around them, than
+    any decoder takes: then they are decoded one by one.
+    """
+    try:
+        return decode_object(line)
+    except UndecodableError:
+        with contextlib.suppress(UndecodableError, ValueError, LookupError, TypeError):
+            text = line.rstrip()
+            *_, last = values(text)
+            parts = {key: text[start:stop] for key, start, stop in members(text)}
+            if last == ((), 0, len(text)) and parts.pop("messages", b""):
+                record = {key: decode_value(part) for key, part in parts.items()}
+                record["messages"] = [decode_value(part) for part in elements(text, "messages")]
+                return record
+        raise
 
 
 def _without(descriptor: fileio.Descriptor, gone: list[Entry], nbytes: int) -> Iterator[bytes]:
