@@ -22,7 +22,7 @@ from .decode import UndecodableError, decode_object
 from .errors import InvalidRecordError, LockedError, MmapStoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 PROTOCOL_VERSION: Final = 9
 
@@ -183,24 +183,23 @@ class Client:
         ConnectionError
             The server is gone, and whether it executed the request is not known.
         """
-        return self._calls([(method, params)])[0]
+        return self._asked(method, params)
 
     def append_messages(
         self, session_id: str, messages: list[dict[str, Any]], turn_id: str | None = None
     ) -> list[int]:
         """Append messages, durably; return the position of each.
 
-        One request each, none of which waits for the one before. When one fails the others
-        are still executed; to ask for all of them again is safe.
+        One request and one write, more where they are much together. What stands behind
+        messages that are refused or fail is not asked for, so nothing overtakes them; to ask
+        for all of them again is safe.
         """
         turn = {} if turn_id is None else {"turnId": turn_id}
-        results = self._calls(
-            [
-                ("session.appendMessage", {"sessionId": session_id, "message": message, **turn})
-                for message in messages
-            ]
-        )
-        return [result["position"] for result in results]
+        positions: list[int] = []
+        for part in _parts(messages):
+            params = {"sessionId": session_id, "messages": part, **turn}
+            positions += self._asked("session.appendMessages", params)["positions"]
+        return positions
 
     def save_active_revision(self, session_id: str) -> dict[str, Any] | Skipped | None:
         """Archive the branch that a session ends in; None if its roots have no family.
@@ -245,39 +244,27 @@ class Client:
                     file.close()
             return self._ended()
 
-    def _calls(self, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
-        """Return the results of some calls, or raise the first error among them."""
+    def _asked(self, method: str, params: dict[str, Any]) -> Any:
+        """Return the result of a request, or raise its error."""
         with self._lock:
             if self._is_closed:
                 message = "the client is closed"
                 raise ValueError(message)
-            numbers = range(self._serial, self._serial + len(calls))
-            lines = [
-                _line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-                for number, (method, params) in zip(numbers, calls, strict=True)
-            ]
+            number = self._serial
+            line = _line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             if self._is_lost:
                 message = "the connection was lost in an earlier call"
                 raise ConnectionError(message)
-            # until the last answer is here, whatever stops this leaves answers behind
+            # until the answer is here, whatever stops this leaves it behind
             self._is_lost = True
-            self._serial = numbers.stop
-            answers = self._exchange(numbers, lines)
-            self._is_lost = False
-        failures = [_failure(answer["error"]) for answer in answers if "error" in answer]
-        if failures:
-            raise failures[0]
-        return [answer.get("result") for answer in answers]
-
-    def _exchange(self, numbers: range, lines: list[bytes]) -> list[dict[str, Any]]:
-        answers = []
-        # not all at once: neither side may wait for the other to read
-        for start in range(0, len(lines), _IN_FLIGHT):
-            for line in lines[start : start + _IN_FLIGHT]:
-                self._writer.write(line)
+            self._serial += 1
+            self._writer.write(line)
             self._writer.flush()
-            answers += [self._answer(number) for number in numbers[start : start + _IN_FLIGHT]]
-        return answers
+            answer = self._answer(number)
+            self._is_lost = False
+        if "error" in answer:
+            raise _failure(answer["error"])
+        return answer.get("result")
 
     def _answer(self, number: int) -> dict[str, Any]:
         line = self._reader.readline()
@@ -295,9 +282,8 @@ class Client:
         return answer
 
 
-#: requests whose answers, a line each, fit into what any system holds for a slow reader
-_IN_FLIGHT = 32
-
+#: of messages in one request; a server reads lines of four times as many bytes
+_PART_NBYTES = 16 << 20
 
 #: what orjson would turn into a string of its own choice is refused instead
 _OPTIONS = (
@@ -322,6 +308,21 @@ def _line(request: dict[str, Any]) -> bytes:
         message = "a value that would not arrive as it was given"
         raise InvalidRecordError(message)
     return text + b"\n"
+
+
+def _parts(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield messages in parts that a server reads as a line, an only one whatever its size."""
+    part: list[dict[str, Any]] = []
+    nbytes = 0
+    for message in messages:
+        more = len(_line(message))
+        if part and nbytes + more > _PART_NBYTES:
+            yield part
+            part, nbytes = [], 0
+        part.append(message)
+        nbytes += more
+    if part or not messages:
+        yield part
 
 
 def _failure(error: dict[str, Any]) -> MmapStoreError:

@@ -488,3 +488,36 @@ def test_a_fork_of_a_file_with_a_byte_order_mark_has_every_message(
             assert (len(window.messages), window.damaged) == (2, [])
             assert b"\xef\xbb\xbf" not in transcript(host, child.id).read_bytes()
             host.delete_session(child.id)
+
+
+@pytest.mark.parametrize(
+    "title", ["t" * 5000, "t" * 70_000, "a\ud800b", "\\ud800", "é行😀", "\x00"]
+)
+def test_a_title_is_what_it_was_given_as(tmp_path: Path, title: str) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session(title=title)
+        assert session.title == title
+        created = session.created_at
+    for reindexed in (False, True):
+        if reindexed:
+            (tmp_path / "index.sqlite").unlink()
+        with mmapstore.Host(tmp_path) as host:
+            assert host.session(session.id).title == title
+            assert host.session(session.id).created_at == created
+            assert [each.title for each in host.list_sessions()] == [title]
+            host.append_message(session.id, message("a"))
+            child = host.fork_session(session.id)
+            assert child.title == title
+            host.delete_session(child.id)
+
+
+@pytest.mark.parametrize("turn", ["t", "\ud800", "\\ud800"])
+def test_a_turn_of_any_text_is_found(tmp_path: Path, turn: str) -> None:
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        host.append_message(session, message("m\ud800"), turn_id=turn)
+        host.append_message(session, message("other"), turn_id="o")
+        assert [m["id"] for m in host.turn_messages(session, turn)] == ["m\ud800"]
+    with mmapstore.Host(tmp_path) as host:
+        assert [m["id"] for m in host.turn_messages(session, turn)] == ["m\ud800"]
+        host.append_message(session, message("last\ud800"))

@@ -10,13 +10,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 import mmapstore
 from mmapstore import InvalidSessionIdError, LockedError
+from mmapstore.host.index import Index
+from mmapstore.host.session import Opened
 from tests.host_support import (
     compaction,
     failing,
@@ -751,3 +755,83 @@ with mmapstore.Host(sys.argv[1]) as host:
 def test_many_sessions_with_few_descriptors(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FEW, str(tmp_path)], check=False)
     assert done.returncode == 0
+
+
+# -- letting go ---------------------------------------------------------------------------
+
+
+def vanish(path: Path) -> None:
+    path.unlink()
+
+
+def become_a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def become_a_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def become_nothing(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("change", [vanish, become_a_directory, become_a_fifo, become_nothing])
+@pytest.mark.parametrize("how", ["close", "evict", "delete"])
+def test_letting_go_of_what_has_changed_costs_nothing_else(
+    data_dir: Path, change: Any, how: str
+) -> None:
+    host = mmapstore.Host(data_dir)
+    session = host.create_session().id
+    host.append_message(session, message("a"))
+    host.append_message(session, message("b"))
+    path = transcript(host, session)
+    change(path)
+    if how == "evict":
+        others = [host.create_session().id for _ in range(12)]
+        assert {each.id for each in host.list_sessions()} >= set(others)
+    elif how == "delete" and not path.is_dir():
+        with suppress(mmapstore.SessionNotFoundError):
+            host.delete_session(session)
+        assert not os.path.lexists(path)
+    host.close()
+    with mmapstore.Host(data_dir) as again:  # the lock is free
+        again.create_session()
+
+
+def test_what_cannot_be_written_to_the_index_costs_the_lock_nothing(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = mmapstore.Host(data_dir)
+    host.append_message(host.create_session().id, message("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            host.close()
+    mmapstore.Host(data_dir).close()
+
+
+@pytest.mark.parametrize("at", ["changed_in", "changed_ns"])
+def test_an_interrupt_before_the_index_is_told_costs_it_no_message(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    with mmapstore.Host(data_dir) as host:
+        session = host.create_session().id
+        host.append_message(session, message("a"), turn_id="t")
+        real = Opened.__setattr__
+
+        def interrupted(opened: Opened, name: str, value: Any) -> None:
+            if name == at and value is not None:
+                raise KeyboardInterrupt
+            real(opened, name, value)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Opened, "__setattr__", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                host.append_message(session, message("b"), turn_id="t")
+        assert host.append_message(session, message("b"), turn_id="t") == 1
+        assert [m["id"] for m in host.turn_messages(session, "t")] == ["a", "b"]
+    with mmapstore.Host(data_dir) as host:
+        assert [m["id"] for m in host.turn_messages(session, "t")] == ["a", "b"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mmapstore
-from mmapstore.host.catalog import SCHEMA, Catalog, MessageRow, SessionRow, text
+from mmapstore.host.catalog import SCHEMA, Catalog, MessageRow, SessionRow, string, text
 from tests.host_support import (
     Died,
     abandon,
@@ -108,9 +108,12 @@ def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 def test_text_that_the_database_cannot_hold() -> None:
-    assert text("a\ud83d") == "a\\ud83d"
+    assert text("a") == "a"
+    assert text("a\ud83d") == b"a\xed\xa0\xbd"
     assert text(5) is None
     assert text(None) is None
+    for value in ("", "a", "a\ud83d", "\\ud83d", "é行😀", None):
+        assert string(text(value)) == value
 
 
 def test_the_first_mutation_holds_the_rows_against_the_layout(tmp_path: Path) -> None:

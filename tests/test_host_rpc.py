@@ -9,7 +9,7 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from mmapstore import (
     WriteFailedError,
     fileio,
 )
+from mmapstore import rpc as rpc_client
 from mmapstore.host import rpc as server_module
 from mmapstore.host.jsonrpc import Conversation
 from mmapstore.host.listening import Listener
@@ -112,7 +113,7 @@ def session(desk: Desk) -> str:
 
 def test_the_methods_are_those_of_the_protocol() -> None:
     of_session = (
-        "create list delete get appendMessage appendCompaction updateMessage replaceMessages "
+        "create list delete get appendMessage appendMessages appendCompaction updateMessage replaceMessages "
         "truncateFrom fork saveRevision saveActiveRevision listRevisions activateRevision "
         "deleteRevision"
     )
@@ -332,7 +333,7 @@ def test_nothing_is_found_of_what_is_not_there(desk: Desk, session: str, method:
     assert error["data"]["error"] == "SessionNotFoundError"
     needs_nothing = {
         "session.delete", "session.appendMessage", "session.appendCompaction",
-        "session.replaceMessages", "session.saveActiveRevision",
+        "session.appendMessages", "session.replaceMessages", "session.saveActiveRevision",
     }  # fmt: skip
     if method in needs_nothing:
         desk.ask(method, sessionId=session, **params)
@@ -813,9 +814,10 @@ def test_a_client_that_went_away_while_it_was_answered() -> None:
 
 
 @contextmanager
-def serving(host: mmapstore.Host, path: Path) -> Iterator[Server]:
+def serving(host: mmapstore.Host, at: Path | Listener) -> Iterator[Server]:
     server = Server(host, never)
-    server.listen(path)
+    server.listen(at)
+    path = Path(at.path) if isinstance(at, Listener) else at
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -829,6 +831,17 @@ def serving(host: mmapstore.Host, path: Path) -> Iterator[Server]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "s"
+
+
+def test_a_listener_may_be_there_before_the_server(desk: Desk, path: Path) -> None:
+    """Who connects in the meantime is served then; closing it again is nothing."""
+    with Listener(path) as listener, socket.socket(socket.AF_UNIX) as early:
+        early.connect(str(path))
+        with serving(desk.host, listener), Client.connect(path) as client:
+            assert client.call("session.list") == {"sessions": []}
+            early.sendall(HELLO)
+            assert b"protocolVersion" in early.recv(1 << 16)
+        assert not path.exists()
 
 
 def test_the_socket_is_its_owners_and_goes_with_the_server(desk: Desk, path: Path) -> None:
@@ -997,14 +1010,14 @@ def test_an_outbox_holds_what_a_server_failed_to_write(
     desk: Desk, session: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Exception] = [WriteFailedError("full"), OSError(24, "too many open files")]
-    real = desk.host.append_message
+    real = desk.host.append_messages
 
-    def append_message(*args: Any) -> int:
+    def append_messages(*args: Any) -> list[int]:
         if raised:
             raise raised.pop(0)
         return real(*args)
 
-    monkeypatch.setattr(desk.host, "append_message", append_message)
+    monkeypatch.setattr(desk.host, "append_messages", append_messages)
     with (
         serving(desk.host, path),
         Client.connect(path) as client,
@@ -1018,6 +1031,49 @@ def test_an_outbox_holds_what_a_server_failed_to_write(
         assert outbox.drain() is True
         assert outbox.refused == []
     assert ids(desk.host, session) == ["m"]
+
+
+def test_nothing_overtakes_a_message_that_a_server_failed_to_write(
+    desk: Desk, session: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full for a moment, in the middle of what waits in an outbox."""
+    real = fileio.append
+    failures = [OSError(28, "no space left on device")]
+
+    def append(fd: int, data: bytes) -> None:
+        if b'"b"' in data and failures:
+            raise failures.pop()
+        real(fd, data)
+
+    monkeypatch.setattr(fileio, "append", append)
+    with (
+        serving(desk.host, path),
+        Client.connect(path) as client,
+        mmapstore.Outbox(client) as outbox,
+    ):
+        with suppress(WriteFailedError):
+            for name in "abcde":
+                outbox.append_message(session, message(name))
+                outbox.drain()
+        for name in "abcde":
+            outbox.append_message(session, message(name))
+        while not outbox.drain():
+            pass
+    assert ids(desk.host, session) == list("abcde")
+
+
+def test_messages_that_are_much_together_go_in_parts(
+    desk: Desk, session: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc_client, "_PART_NBYTES", 1000)
+    messages = [message(f"m{number}", text="x" * (number * 97 % 1500)) for number in range(50)]
+    with serving(desk.host, path), Client.connect(path) as client:
+        assert client.append_messages(session, messages) == list(range(50))
+        assert client.append_messages(session, messages[::-1]) == list(range(50))[::-1]
+        assert client.append_messages(session, []) == []
+        with pytest.raises(SessionNotFoundError):
+            client.append_messages("nobody", [])
+    assert ids(desk.host, session) == [f"m{number}" for number in range(50)]
 
 
 @contextmanager

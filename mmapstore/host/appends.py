@@ -81,7 +81,7 @@ class Appends(Desk):
             alone = journal.append(b"".join(lines), message_ids)
         except TranscriptChangedError:
             return None
-        self._index.note(opened, appended_from=count)
+        self._index.note(opened)
         if alone:
             return list(range(count, count + len(lines)))
         return [journal.require(message_id) for message_id in message_ids]
@@ -106,7 +106,7 @@ class Appends(Desk):
                 positions.append(position)
             if data:
                 alone = journal.append(b"".join(data), list(new))
-                self._index.note(opened, appended_from=count)
+                self._index.note(opened)
                 if not alone:
                     return [journal.require(message["id"]) for message in messages]
         return positions
@@ -160,9 +160,8 @@ class Appends(Desk):
             journal.seal()
             if journal.newest_compaction_is(record):
                 return  # asked for again, because its answer was lost
-            count = journal.message_count
             journal.append(line)
-            self._index.note(opened, appended_from=count)
+            self._index.note(opened)
 
     def set_review_state(
         self, session_id: str, message_id: str, snapshot_id: str, state: str
@@ -197,8 +196,6 @@ class Appends(Desk):
                 )
             if all(known == state for known in states):
                 return False
-            # what a crash left of a line may become a message
-            count = journal.message_count
             journal.append(line)
-            self._index.note(opened, appended_from=count)
+            self._index.note(opened)
             return True

@@ -42,6 +42,9 @@ CREATE TABLE revisions (
 """
 
 
+Text = str | bytes
+
+
 class SessionRow(NamedTuple):
     """What the index says of a session.
 
@@ -56,7 +59,7 @@ class SessionRow(NamedTuple):
     """
 
     id: str
-    title: str | None
+    title: Text | None
     created_at: str
     updated_at: str
     message_count: int
@@ -67,20 +70,20 @@ class MessageRow(NamedTuple):
     """What the index says of a message line; `seq` is its position."""
 
     seq: int
-    id: str | None
-    turn_id: str | None
-    role: str | None
-    created_at: str | None
+    id: Text | None
+    turn_id: Text | None
+    role: Text | None
+    created_at: Text | None
 
 
 class RevisionRow(NamedTuple):
     """What the index says of an archived branch."""
 
-    root_user_id: str
+    root_user_id: Text
     revision_index: int
     is_active: bool
     message_count: int
-    created_at: str
+    created_at: Text
 
 
 class Catalog:
@@ -187,7 +190,7 @@ class Catalog:
         )
         return None if rows is None else [int(str(row[0])) for row in rows]
 
-    def tally(self, session_id: str) -> tuple[int, str | None] | None:
+    def tally(self, session_id: str) -> tuple[int, Text | None] | None:
         """Return how many message rows a session has, and the id in the last of them."""
         rows = self._rows(
             "SELECT count(*), (SELECT id FROM messages WHERE session_id = ? ORDER BY seq DESC"
@@ -198,7 +201,7 @@ class Catalog:
         if not rows:
             return None
         count, last = rows[0]
-        return int(str(count)), last if isinstance(last, str) else None
+        return int(str(count)), last if isinstance(last, str | bytes) else None
 
     # -- writing ----------------------------------------------------------------------
 
@@ -294,11 +297,23 @@ def _is_damage(error: sqlite3.Error) -> bool:
     )
 
 
-def text(value: object) -> str | None:
-    """Return a string as the database can hold it; None for anything else."""
+def text(value: object) -> Text | None:
+    """Return a string as the database can hold it; None for anything else.
+
+    Lone surrogates, which JSON can have, make bytes of it; see :func:`string`.
+    """
     if not isinstance(value, str):
         return None
-    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogatepass")
+    return value
+
+
+def string(value: Text | None) -> str | None:
+    """Return the string that :func:`text` was given."""
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 
 def _marks(row: type[tuple[object, ...]]) -> str:

@@ -77,12 +77,13 @@ class Desk:
 
     def close(self) -> None:
         """Let go of everything, and free the directory for another host."""
-        with self._lock:
+        # in the opposite order, each of them whatever becomes of the others
+        with self._lock, contextlib.ExitStack() as stack:
+            stack.callback(self._lock_file.close)
             if not self._closed:
                 self._closed = True
-                self._directory.close()
-                self._index.close()
-            self._lock_file.close()
+                stack.callback(self._index.close)
+                stack.callback(self._directory.close)
 
     def __enter__(self) -> Self:
         """Return the host itself."""

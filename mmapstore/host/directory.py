@@ -49,10 +49,11 @@ class Directory:
 
     def close(self) -> None:
         """Write what the index lacks, and let go of every file."""
-        self.flush()
-        for opened in self._opened.values():
-            opened.close()
-        self._opened.clear()
+        with contextlib.ExitStack() as stack:
+            while self._opened:
+                _, opened = self._opened.popitem()
+                stack.callback(opened.close)
+                stack.callback(self._index.write, opened)
 
     # -- files ------------------------------------------------------------------------
 

@@ -213,6 +213,9 @@ class Host(Appends, Edits):
     ) -> Revision:
         """Archive a branch of a root, and stamp the root.
 
+        With `make_active` the caller says that these messages are what the transcript shows:
+        from then on the transcript's own end is what the branch holds.
+
         Raises
         ------
         MessageNotFoundError

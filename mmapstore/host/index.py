@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MmapStoreError
-from .catalog import Catalog, MessageRow, RevisionRow, SessionRow, text
+from .catalog import Catalog, MessageRow, RevisionRow, SessionRow, string, text
 from .records import instant, rfc3339
 from .session import Opened, Session
 
@@ -107,8 +107,8 @@ class Index:
 
     # -- telling ----------------------------------------------------------------------
 
-    def note(self, opened: Opened, *, appended_from: int | None = None) -> None:
-        """Remember that a session has changed now, and from where on it has new messages.
+    def note(self, opened: Opened) -> None:
+        """Remember that a session has changed now.
 
         Notes
         -----
@@ -116,10 +116,9 @@ class Index:
         """
         if opened.row is None:
             return
-        opened.changed_ns = time.time_ns()
+        # in this order: one without the other is a row that nobody believes
         opened.changed_in = opened.journal.rewrites
-        if appended_from is not None and opened.unwritten_from is None:
-            opened.unwritten_from = appended_from
+        opened.changed_ns = time.time_ns()
 
     def put(self, opened: Opened, *, start: int | None = None, only: int | None = None) -> None:
         """Say what a rewrite has made of a session.
@@ -138,23 +137,21 @@ class Index:
         Where that fails the rows keep the stamp of a file that is no more, and are made anew
         when they are asked for.
         """
-        self.note(opened, appended_from=start)
-        if start is not None and opened.unwritten_from is not None:
-            opened.unwritten_from = min(opened.unwritten_from, start)
-        self.write(opened, only)
+        self.note(opened)
+        self.write(opened, start=start, only=only)
 
-    def write(self, opened: Opened, only: int | None = None) -> None:
+    def write(self, opened: Opened, *, start: int | None = None, only: int | None = None) -> None:
         """Write what the index has yet to be told of a session."""
-        start = opened.unwritten_from
-        if opened.changed_ns is None:
+        known, journal = opened.row, opened.journal
+        if known is None or opened.changed_ns is None:
             return
-        journal = opened.journal
         try:
             row = _current(opened)
+            # those that the index does not know are behind those that it counts
+            first = known.message_count if start is None else min(start, known.message_count)
             rows = [] if only is None else [_message_row(only, journal.stored(only))]
-            if start is not None:
-                rows += _message_rows(journal, start)
-            is_written = row is not None and self.catalog.put(row, rows, start=start)
+            rows += _message_rows(journal, first)
+            is_written = row is not None and self.catalog.put(row, rows, start=first)
         except (OSError, MmapStoreError):
             is_written = False
         opened.forget_row()
@@ -171,11 +168,11 @@ class Index:
                 _stamp_text(stamp) if stamp else "",
                 [
                     RevisionRow(
-                        str(text(branch.root_user_id)),
+                        text(branch.root_user_id) or "",
                         branch.index,
                         branch.is_active,
                         branch.message_count,
-                        str(text(branch.created_at)),
+                        text(branch.created_at) or "",
                     )
                     for branch in branches
                 ],
@@ -216,7 +213,7 @@ class Index:
 
 def shown(row: SessionRow) -> Session:
     """Return what a row shows of a session."""
-    return Session(row.id, row.title, row.created_at, row.updated_at)
+    return Session(row.id, string(row.title), row.created_at, row.updated_at)
 
 
 def is_of(row: SessionRow, status: os.stat_result) -> bool:
@@ -257,7 +254,9 @@ def _message_rows(journal: Journal, start: int) -> Iterator[MessageRow]:
 
 
 def _newest(rows: list[MessageRow]) -> str | None:
-    times = [(at, row.created_at) for row in rows if (at := instant(row.created_at)) is not None]
+    times = [
+        (at, str(row.created_at)) for row in rows if (at := instant(row.created_at)) is not None
+    ]
     # compared as they are: in UTC an instant may lie beyond the years that there are
     return max(times, key=lambda pair: pair[0])[1] if times else None
 

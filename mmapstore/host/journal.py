@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: a replacement of part of a file: bytes that are put in, or a range of the old file
 Piece = bytes | tuple[int, int]
 
-_HEADER_NBYTES = 1 << 16
+_HEADER_NBYTES = 1 << 12
 _COPIED_NBYTES = 4 << 20
 _BLANK = b" \t\r\n"
 #: bytes of blank lines that a file without a header may begin with
@@ -96,12 +96,15 @@ class Journal:
 
     def close(self) -> None:
         """Let go of the file; windows that were given out stay."""
-        self.file.stamp = self.stamp
-        # so that its layout can be kept
-        with contextlib.suppress(OSError, MmapStoreError):
-            self._take_in()
-        self._transcript.close()
-        self.file.close()
+        # nothing has to be there to be let go of
+        self.file.stamp = self.tip or self._transcript.layout.stamp
+        try:
+            # so that its layout can be kept
+            with contextlib.suppress(OSError, MmapStoreError):
+                self._take_in()
+        finally:
+            self._transcript.close()
+            self.file.close()
 
     @contextlib.contextmanager
     def _found(self) -> Iterator[None]:
@@ -177,7 +180,11 @@ class Journal:
 
     def header(self) -> dict[str, Any] | None:
         """Return the session's header, or None if the first line is none."""
-        head = self.read(0, min(self.layout.file_len, _HEADER_NBYTES))
+        nbytes = _HEADER_NBYTES
+        while b"\n" not in (head := self.read(0, min(self.layout.file_len, nbytes))):
+            if len(head) < nbytes:
+                break
+            nbytes *= 8
         line, newline, _ = head.partition(b"\n")
         try:
             record = decode_line(line, 0) if newline else {}

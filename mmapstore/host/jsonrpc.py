@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..decode import UndecodableError, decode_value
 from ..errors import (
     ConflictError,
@@ -139,7 +140,7 @@ class Conversation:
                 f"the protocol's version is {PROTOCOL_VERSION}, not {version!r:.100}",
                 protocolVersion=PROTOCOL_VERSION,
             )
-        return {"protocolVersion": PROTOCOL_VERSION, "name": "mmapstore", "version": _version()}
+        return {"protocolVersion": PROTOCOL_VERSION, "name": "mmapstore", "version": __version__}
 
 
 def too_long() -> bytes:
@@ -189,12 +190,3 @@ def _failed(request_id: Any, error: Exception) -> bytes:
 def _error(request_id: Any, code: Code, what: str, **data: Any) -> bytes:
     error = {"code": code.value, "message": what, "data": {"kind": code.name, **data}}
     return encode({"jsonrpc": "2.0", "id": request_id, "error": error})
-
-
-def _version() -> str:
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("mmapstore")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -213,6 +213,14 @@ METHODS: dict[str, Method] = {
             "position": host.append_message(p["sessionId"], p["message"], p.get("turnId")),
         },
     ),
+    "session.appendMessages": Method(
+        ("sessionId", "messages"),
+        ("turnId",),
+        lambda host, p: {
+            "ok": True,
+            "positions": host.append_messages(p["sessionId"], p["messages"], p.get("turnId")),
+        },
+    ),
     "session.appendCompaction": Method(
         ("sessionId", "compaction"),
         (),

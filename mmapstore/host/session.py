@@ -48,8 +48,6 @@ class Opened:
         When this host last changed the session, if the index has yet to be told.
     changed_in : int
         How often the file had become another one by then.
-    unwritten_from : int or None
-        From which position on it has yet to be told of messages.
     """
 
     def __init__(self, file: LineFile, archive: LineFile, session_id: str) -> None:
@@ -58,7 +56,6 @@ class Opened:
         self.row: SessionRow | None = None
         self.changed_ns: int | None = None
         self.changed_in = 0
-        self.unwritten_from: int | None = None
 
     @property
     def revisions(self) -> Revisions:
@@ -67,9 +64,11 @@ class Opened:
 
     def forget_row(self) -> None:
         """Take note that the index says nothing of this session that can be relied on."""
-        self.row = self.changed_ns = self.unwritten_from = None
+        self.row = self.changed_ns = None
 
     def close(self) -> None:
         """Let go of its files."""
-        self.journal.close()
-        self.revisions.file.close()
+        try:
+            self.journal.close()
+        finally:
+            self.revisions.file.close()
