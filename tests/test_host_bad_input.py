@@ -459,6 +459,35 @@ def test_nothing_is_dropped_that_was_not_archived(
         assert not revisions_file(host, session).exists()
 
 
+@pytest.mark.parametrize("place", [0, 1, 2], ids="at {}".format)
+@pytest.mark.parametrize("changed", [False, True], ids=["same", "changed"])
+def test_a_damaged_line_makes_no_message_one_that_is_dropped(
+    tmp_path: Path, place: int, changed: bool
+) -> None:
+    """Replaced by themselves and one more, messages leave a live branch where it is."""
+    with mmapstore.Host(tmp_path) as host:
+        session = host.create_session().id
+        path = transcript(host, session)
+        messages = [user("u1", meta=root_meta("u1", 1, 1)), message("a1")]
+        for number in range(3):
+            if number == place:
+                with path.open("ab") as file:
+                    file.write(b'{"type":"message","id":\n')
+            if number < 2:
+                host.append_message(session, messages[number])
+        host.save_active_revision(session)
+        archive = revisions_file(host, session)
+        assert archive.read_bytes().count(b"\n") == 1
+        given = [messages[0], message("a1", text="other")] if changed else messages
+        host.replace_messages(session, [*given, message("a2")])
+        assert archive.read_bytes().count(b"\n") == 1 + changed
+        host.append_message(session, message("a3"))
+        cut = host.truncate_from(session, "u1")
+        assert cut.revision is not None and cut.revision.message_count == 4
+        assert ids(host, session) == []
+        assert len(host.get_session(session).damaged) == (place == 0)
+
+
 @pytest.mark.parametrize(
     "torn", [b"{", b'{"type":"revision","messages":[{"a":1},{"b', b"]}", b"\x00,,"]
 )

@@ -16,6 +16,8 @@ from .records import changed_line, check_message, check_text, message_line, same
 from .rewrite import Put, plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .journal import Journal, Piece
     from .revisions import Revision
     from .session import Opened
@@ -105,9 +107,7 @@ class Edits(Desk):
         with self._writing(session_id) as opened:
             journal = opened.journal
             order = [self._placed(journal, message) for message in messages]
-            same = 0
-            while same < min(len(order), journal.message_count) and order[same] == same:
-                same += 1
+            same = _unchanged(journal, order)
             opened.branches.before_dropping(same)
             self._rewrite(opened, plan(journal, order), same)
 
@@ -167,6 +167,21 @@ class Edits(Desk):
             self._index.put_revisions(opened)
             revision = None if key is None else branches.revision(*key)
         return Cut(position, count - position, revision)
+
+
+def _unchanged(journal: Journal, order: Sequence[int | Put]) -> int:
+    """Return how many message lines, from the first on, a new order leaves where they are.
+
+    A damaged line belongs to nobody's list of messages, and stays.
+    """
+    placed = iter(order)
+    wanted = next(placed, None)
+    for position in range(journal.message_count):
+        if wanted == position:
+            wanted = next(placed, None)
+        elif journal.stored(position) is not None:
+            return position
+    return journal.message_count
 
 
 def _position(before: object, journal: Journal) -> int:
