@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 GROUPS_DONE := $(VENV)/.groups-
 
-.PHONY: help demo test lint bench-tools bench peers clean
+.PHONY: help demo test lint bench-tools bench peers growth clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 17
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,8 +34,29 @@ bench-tools: $(GROUPS_DONE)bench ## install what the benchmarks need, and nothin
 bench: $(GROUPS_DONE)bench ## measure every promised cost against its limit
 	$(BIN)/python -m asv_bench.report
 
-peers: $(GROUPS_DONE)bench $(GROUPS_DONE)peers ## compare with what one would use instead
-	$(BIN)/python -m asv_bench.peers
+.PHONY: bench-compare
+bench-compare: $(GROUPS_DONE)bench ## measure what got slower since a commit: BASE=main~1
+	$(BIN)/python -m asv_bench.compare $(or $(BASE),$(error BASE=REVISION says what to compare with))
+
+peers: $(GROUPS_DONE)bench $(GROUPS_DONE)peers $(GROUPS_DONE)plots ## compare with what one would use instead, and draw it
+	$(BIN)/python -m asv_bench.peers --json docs/peers.json --plot docs/peers.svg
+
+# MAX=256MB leaves the larger sizes out
+growth: $(GROUPS_DONE)bench $(GROUPS_DONE)plots ## measure cost against size up to 8 GB, and draw it
+	$(BIN)/python -m asv_bench.growth $(addprefix --max=,$(MAX)) --json docs/growth.json --plot docs/growth.svg
+
+.PHONY: record dashboard browser-tools
+MACHINE ?= ci-2core
+RANGE ?= HEAD^!
+
+# MACHINE names the series, RANGE the commits, BENCH some of the benchmarks
+record: $(GROUPS_DONE)bench ## measure a commit with asv, and keep the result in the repository
+	$(BIN)/python -m asv_bench.history record --machine '$(MACHINE)' $(if $(BENCH),--bench '$(BENCH)') '$(RANGE)'
+
+dashboard: $(GROUPS_DONE)bench ## make a site of the kept results, which draws without a network
+	$(BIN)/python -m asv_bench.dashboard
+
+browser-tools: $(GROUPS_DONE)browser ## install what the test of the dashboard drives a browser with
 
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -246,10 +246,13 @@ def private_nbytes(code: str, *, release: bool = False) -> int:
         "def private():\n"
         "    with open('/proc/self/status') as status:\n"
         "        return next(int(row.split()[1]) for row in status if row[:7] == 'RssAnon')\n"
+        "def settle():\n"
+        "    gc.collect()\n"
+        f"    {'ctypes.CDLL(None).malloc_trim(0)' if release else ''}\n"
+        "settle()\n"
         "before = private()\n"
         f"{code}\n"
-        "gc.collect()\n"
-        f"{'ctypes.CDLL(None).malloc_trim(0)' if release else ''}\n"
+        "settle()\n"
         "print((private() - before) * 1024)"
     )
     return int(_fresh(program))

@@ -1,6 +1,7 @@
 """The library beside what a user would pick instead, over the same files in one run.
 
-    python -m asv_bench.peers [--quick] [--data DIR] [--json]
+    python -m asv_bench.peers [--quick] [--data DIR] [--json [FILE]] [--plot FILE]
+    python -m asv_bench.peers --from FILE [--plot FILE]
 
 Every peer answers the same questions, and its answers are compared with the library's
 before anything is measured: who answers something else is not measured. A peer may
@@ -10,15 +11,15 @@ library is, whether the file has changed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import mmapstore
 
-from . import data
+from . import data, machine, options
 from .measure import WINDOW_COUNT, interleave
 from .opponents import OPPONENTS
 from .tasks import UnfitError
@@ -38,6 +39,7 @@ QUESTIONS = {
 }
 
 _FILES = ("records-small", "records-large")
+_LIBRARIES = (*machine.LIBRARIES, "msgspec", "polars", "duckdb", "pysimdjson")
 
 
 class Comparison:
@@ -86,7 +88,7 @@ def wanted_id(path: Path) -> str:
         return transcript.message_id(transcript.message_count // 2)
 
 
-def table(comparison: Comparison) -> str:
+def table(comparison: Comparison | SimpleNamespace) -> str:
     """Return a comparison as lines of text, milliseconds in the cells."""
     width = max(map(len, comparison.ms))
     lines = [" " * width + "".join(f"{question:>14}" for question in QUESTIONS)]
@@ -97,27 +99,61 @@ def table(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare over the records' files, and print."""
-    parser = argparse.ArgumentParser(prog="python -m asv_bench.peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="only the smaller file, two rounds")
-    parser.add_argument("--data", type=Path, help="where the measured files are kept")
-    parser.add_argument("--json", action="store_true", help="one JSON object in place of tables")
-    chosen = parser.parse_args(arguments)
-    files = data.Files(chosen.data or data.default_directory(), data.FULL)
-    names, rounds = (_FILES[:1], 2) if chosen.quick else (_FILES, 4)
+def measured(files: data.Files, names: Sequence[str], rounds: int) -> dict[str, Any]:
+    """Return the figures of all opponents over the named files, and what they stand on."""
     compared = {name: Comparison(files.path(name), files.directory, rounds) for name in names}
+    specs = {name: files.specs[name] for name in names}
+    return {
+        "machine": machine.facts(_LIBRARIES),
+        "rounds": rounds,
+        "questions": QUESTIONS,
+        "files": {
+            name: {"messages": spec.messages, "nbytes": spec.nbytes} for name, spec in specs.items()
+        },
+        "compared": {name: vars(one) for name, one in compared.items()},
+    }
+
+
+def report(found: dict[str, Any]) -> str:
+    """Return figures as text: the questions, a table a file, and the machine."""
+    lines = [f"{question:>12}: {meaning}" for question, meaning in found["questions"].items()]
+    for name, comparison in found["compared"].items():
+        messages, nbytes = found["files"][name]["messages"], found["files"][name]["nbytes"]
+        size = f"{messages:,} messages, {nbytes / 1e6:.0f} MB"
+        lines += [f"\n{name}: {size}; ms, least of {found['rounds']}"]
+        lines += [table(SimpleNamespace(**comparison))]
+    return "\n".join([*lines, "", machine.sentence(found["machine"])])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare over the records' files, print, and draw."""
+    parser = options.parser(
+        "peers", __doc__, quick="only the smaller file, two rounds", as_json=False
+    )
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="one JSON object in place of tables, or in a file",
+    )
+    parser.add_argument("--from", type=Path, dest="source", metavar="FILE", help="do not measure")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures here, as SVG")
+    chosen = parser.parse_args(arguments)
+    if chosen.source:
+        found = json.loads(chosen.source.read_text(encoding="utf-8"))
+    else:
+        files = data.Files(chosen.data or data.default_directory(), data.FULL)
+        names, rounds = (_FILES[:1], 2) if chosen.quick else (_FILES, 8)
+        found = measured(files, names, rounds)
+    text = json.dumps(found, indent=1, ensure_ascii=False)
     if chosen.json:
-        print(json.dumps({name: vars(one) for name, one in compared.items()}, indent=1))
-        return 0
-    for question, meaning in QUESTIONS.items():
-        print(f"{question:>12}: {meaning}")
-    for name, comparison in compared.items():
-        spec = data.FULL[name]
-        print(
-            f"\n{name}: {spec.messages:,} messages, {spec.nbytes / 1e6:.0f} MB; ms, least of {rounds}"
-        )
-        print(table(comparison))
+        Path(chosen.json).write_text(text + "\n", encoding="utf-8")
+    if chosen.plot:
+        from . import plot_peers  # measuring needs nothing of what it draws with
+
+        chosen.plot.write_text(plot_peers.draw(found), encoding="utf-8")
+    print(text if chosen.json == "" else report(found))
     return 0
 
 

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 import mmapstore
-from asv_bench import compiled, data, measure, peers, promises, report
+from asv_bench import compare, compiled, data, measure, peers, planted, promises, report
 from asv_bench.benchmarks import common
-from asv_bench.verdict import Limit, Row, read_budget, skipped, verdict
+from asv_bench.verdict import Limit, Row, judge, read_budget, skipped
 from tools.gen_synthetic import DAMAGE_KINDS, Spec, generate
 
 BENCH = Path(report.__file__).parent
@@ -68,6 +68,7 @@ def test_asv_measures_the_directory_of_the_benchmarks():
     assert {
         "append",
         "cache",
+        "follow",
         "importing",
         "layout",
         "ls",
@@ -134,25 +135,8 @@ def test_every_promise_of_the_budget_is_measured_in_its_order(files):
 def test_quick_run_leaves_the_large_files_out(files):
     effort = replace(promises.ONCE, large=False)
     rows = {row.key: row for row in promises.warm_windows(files, effort)}
-    assert verdict(rows["window_million"], 1.2) == "skipped"
+    assert judge(read_budget()["window_million"], [rows["window_million"]]).verdict == "skipped"
     assert rows["window_longer"].measured is not None
-
-
-@pytest.mark.parametrize(
-    ("measured", "median", "expected"),
-    [
-        (1.0, 1.1, "under"),
-        (1.5, 1.5, "under"),
-        (1.6, 1.7, "over"),
-        (1.4, 1.6, "undecided"),
-        (1.6, 1.4, "undecided"),
-        (1.4, None, "under"),
-        (1.6, None, "over"),
-        (None, None, "skipped"),
-    ],
-)
-def test_verdict_follows_from_both_statistics(measured, median, expected):
-    assert verdict(Row("key", measured, median), 1.5) == expected
 
 
 def test_ratio_is_of_minima_and_the_median_of_rounds():
@@ -178,28 +162,90 @@ def test_batch_is_an_average_and_warms_up_outside_it(monkeypatch):
     assert len(calls) == 7
 
 
+class Told:
+    """Promises whose numbers are given: one a pass, the last for ever."""
+
+    def __init__(self, monkeypatch, **numbers):
+        self.asked = Counter()
+        monkeypatch.setattr(
+            report, "PROMISES", tuple(map(self._promise, *zip(*numbers.items(), strict=True)))
+        )
+        monkeypatch.setattr(report.reopening, "PROMISES", ())
+        monkeypatch.setattr(report.writing, "PROMISES", ())
+
+    def _promise(self, key, numbers):
+        def promise(files, effort):
+            at = min(self.asked[key], len(numbers) - 1)
+            self.asked[key] += 1
+            yield Row(key, numbers[at], detail=f"why {at}")
+
+        promise.__name__ = key
+        return promise
+
+
 @pytest.mark.parametrize(
-    ("measured", "median", "code"), [(2.0, 2.0, 1), (1.0, 2.0, 0), (1.0, 1.0, 0), (None, None, 0)]
+    ("numbers", "expected", "code"),
+    [
+        ([2.0, 2.1], "over", 1),
+        ([1.0, 1.1], "under", 0),
+        ([None], "skipped", 0),
+        ([1.0, 2.0] * report.MOST_COUNT, "undecided", 0),
+    ],
 )
 def test_report_fails_only_on_a_broken_promise(
-    measured, median, code, monkeypatch, capsys, tmp_path
+    numbers, expected, code, monkeypatch, capsys, tmp_path
 ):
     key = "cold_type_first"
-    monkeypatch.setattr(
-        report, "PROMISES", (lambda files, effort: [Row(key, measured, median, "why")],)
-    )
-    monkeypatch.setattr(report.reopening, "PROMISES", ())
-    monkeypatch.setattr(report.writing, "PROMISES", ())
     options = ["--quick", "--data", str(tmp_path)]
+    Told(monkeypatch, **{key: numbers})
     assert report.main(options) == code
     printed = capsys.readouterr().out
-    expected = verdict(Row(key, measured, median), read_budget()[key].limit)
     assert read_budget()[key].promise in printed
     assert expected in printed
     assert "why" in printed
+    Told(monkeypatch, **{key: numbers})
     assert report.main([*options, "--json"]) == code
     (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert (row["verdict"], row["measured"], row["limit"]) == (expected, measured, 1.5)
+    assert (row["key"], row["verdict"], row["limit"]) == (key, expected, 1.5)
+
+
+def test_report_shows_the_share_of_the_limit_that_is_left(monkeypatch, capsys, tmp_path):
+    Told(monkeypatch, cold_type_first=[1.2], append=[2.6])
+    assert report.main(["--data", str(tmp_path)]) == 1
+    heads, first, append, *_ = capsys.readouterr().out.splitlines()
+    assert heads.split()[:4] == ["promise", "limit", "measured", "margin"]
+    assert "  1.5     1.200    +20%  1.200 .. 1.200       6  x bare pass" in first
+    assert "  1.3     2.600   -100%" in append
+
+
+def test_what_is_undecided_is_measured_again_and_nothing_else(monkeypatch, capsys, tmp_path):
+    told = Told(monkeypatch, cold_type_first=[1.6, 1.4], cold_type_last=[1.0])
+    assert report.main(["--data", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    assert told.asked == {
+        "cold_type_first": report.FIRST_COUNT + report.MORE_COUNT,
+        "cold_type_last": report.FIRST_COUNT,
+    }
+    assert "2 under" in printed.out
+    assert printed.err == "undecided after 6 passes, measured again: cold_type_first\n"
+
+
+def test_what_stays_undecided_is_measured_as_often_as_is_allowed(monkeypatch, capsys, tmp_path):
+    told = Told(monkeypatch, cold_type_first=[1.6, 1.4] * report.MOST_COUNT)
+    assert report.main(["--data", str(tmp_path)]) == 0
+    assert told.asked == {"cold_type_first": report.MOST_COUNT}
+    assert "1 undecided" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("program", [report, peers, compare, planted])
+def test_programs_say_what_they_take(program, capsys):
+    with pytest.raises(SystemExit) as raised:
+        program.main(["--help"])
+    assert raised.value.code == 0
+    printed = capsys.readouterr().out
+    assert f"python -m {program.__name__}" in printed
+    assert "--data" in printed
+    assert "--quick" in printed or program in (compare, planted)
 
 
 def test_budget_names_a_reason_for_every_limit():
