@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import mmapstore
 from tools.gen_synthetic import Spec, write
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +28,54 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     assert bytes(names["line"]).endswith(b"\n")
     assert names["message"]["type"] == "message"
     assert capsys.readouterr().out.count("\n") >= 100
+
+
+def python_of(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_the_life_of_a_branch_is_as_the_page_tells_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    (example,) = python_of("native.md")
+    exec(compile(example, "native.md", "exec"), names)  # noqa: S102 - our own page
+    assert (names["first"], names["second"]) == (["m1", "m2"], ["m3", "m4"])
+    assert names["indexes"] == [1, 2]
+
+
+def test_the_lines_that_the_page_shows_are_lines_of_the_format(tmp_path):
+    text = (ROOT / "docs" / "native.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
+    assert len(shown) == 2
+    path = tmp_path / "sessions" / "s1.jsonl"
+    path.parent.mkdir()
+    path.write_text(shown[0], encoding="utf-8")
+    path.with_suffix(".revisions.jsonl").write_text(shown[1], encoding="utf-8")
+    with mmapstore.Host(tmp_path) as host:
+        window = host.get_session("s1")
+        assert [m["id"] for m in window.messages] == ["m1"]
+        assert [c["id"] for c in window.compactions] == ["c1"]
+        assert host.session("s1").title == "first"
+        assert [each.index for each in host.list_revisions("s1", "m1")] == [1, 2]
+
+
+def test_every_decision_that_the_code_names_is_on_the_page():
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8").lower()
+    named = set()
+    for path in (ROOT / "mmapstore").rglob("*.py"):
+        joined = " ".join(path.read_text(encoding="utf-8").split())
+        for names in re.findall(r"Decision records?: ([^.]*)\.", joined):
+            named |= {name.strip().lower() for name in re.split(r"[;,]", names)}
+    assert {"0060", "0127", "append-only review state", "layout index"} <= named
+    assert [name for name in sorted(named) if name not in page] == []
+
+
+def test_the_files_that_the_decisions_name_are_there():
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[a-z_]+\.py)`", page)
+    assert len(named) > 5
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_every_make_target_named_is_one():
