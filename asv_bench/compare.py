@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import data, options
+from .columns import aligned
 from .interval import CONFIDENCE, LEAST_COUNT, SURE, central, median_interval, sign_test
 from .operations import OPERATIONS, specs
 from .pair import Bench, CannotMeasureError
@@ -143,15 +144,7 @@ def table(rows: Sequence[Comparison]) -> str:
     """Return the rows as lines of text."""
     interval = f"{CONFIDENCE:.0%} interval"
     heads = ("operation", "base", "head", "head/base", interval, "pairs", "p", "calls", "verdict")
-    cells = [heads, *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for cell in cells:
-        padded = [
-            text.rjust(width) if 1 <= number <= 7 else text.ljust(width)
-            for number, (text, width) in enumerate(zip(cell, widths, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
+    lines = aligned([heads, *map(_cells, rows)], right=range(1, 8))
     failures = {row.operation: row.failure for row in rows if row.failure is not None}
     lines += [f"{operation}: {failure}" for operation, failure in failures.items()]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from . import machine
+from .columns import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,14 +109,7 @@ def table(growth: Growth) -> str:
         costs = ordered(ns)
         row = [duration(ns[nbytes]) if nbytes in ns else "-" for nbytes in sizes]
         cells.append([operation, *row, f"{costs[-1] / costs[0]:.2f}", verdict(costs)])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(
-            text.ljust(width) if number in (0, len(row) - 1) else text.rjust(width)
-            for number, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
+    lines = aligned(cells, right=range(1, len(sizes) + 2))
     rule = f"flat: at no size more than {FLAT:g} times what the smallest one costs"
     return "\n".join([*lines, "", rule, *growth.remarks, machine.sentence(growth.machine)])
 

@@ -96,17 +96,9 @@ def _say(what: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or read, print the table, write the figures and draw the plot."""
-    parser = options.parser("growth", __doc__, as_json=False)
+    parser = options.parser("growth", __doc__, kept=True)
     parser.add_argument(
         "--max", type=parse_nbytes, default=sized.SIZES[-1], metavar="SIZE", help="as 256MB"
-    )
-    parser.add_argument("--from", type=Path, dest="source", metavar="FILE", help="do not measure")
-    parser.add_argument(
-        "--json",
-        nargs="?",
-        const="",
-        metavar="FILE",
-        help="one JSON object in place of the table, or in a file",
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them here, as SVG")
     chosen = parser.parse_args(arguments)

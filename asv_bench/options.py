@@ -7,9 +7,14 @@ from pathlib import Path
 
 
 def parser(
-    module: str, description: str | None, *, quick: str | None = None, as_json: bool = True
+    module: str,
+    description: str | None,
+    *,
+    quick: str | None = None,
+    as_json: bool = True,
+    kept: bool = False,
 ) -> argparse.ArgumentParser:
-    """Return a parser with ``--data``, and with ``--quick`` and ``--json`` where they apply.
+    """Return a parser with ``--data``, and with the others where they apply.
 
     Parameters
     ----------
@@ -21,6 +26,8 @@ def parser(
         What a quick run leaves out, if there is one.
     as_json : bool
         Whether the program prints JSON, too.
+    kept : bool
+        Whether its figures can be kept in a file, and shown again.
     """
     made = argparse.ArgumentParser(
         prog=f"python -m asv_bench.{module}",
@@ -30,7 +37,22 @@ def parser(
     if quick is not None:
         made.add_argument("--quick", action="store_true", help=quick)
     made.add_argument("--data", type=Path, help="where the measured files are kept")
-    if as_json:
+    if kept:
+        made.add_argument(
+            "--json",
+            nargs="?",
+            const="",
+            metavar="FILE",
+            help="one JSON object in place of the table, or in a file",
+        )
+        made.add_argument(
+            "--from",
+            type=Path,
+            dest="source",
+            metavar="FILE",
+            help="measure nothing, show what is kept there",
+        )
+    elif as_json:
         made.add_argument(
             "--json", action="store_true", help="one JSON object in place of the table"
         )

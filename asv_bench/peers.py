@@ -127,17 +127,7 @@ def report(found: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare over the records' files, print, and draw."""
-    parser = options.parser(
-        "peers", __doc__, quick="only the smaller file, two rounds", as_json=False
-    )
-    parser.add_argument(
-        "--json",
-        nargs="?",
-        const="",
-        metavar="FILE",
-        help="one JSON object in place of tables, or in a file",
-    )
-    parser.add_argument("--from", type=Path, dest="source", metavar="FILE", help="do not measure")
+    parser = options.parser("peers", __doc__, quick="only the smaller file, two rounds", kept=True)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures here, as SVG")
     chosen = parser.parse_args(arguments)
     if chosen.source:

@@ -1,6 +1,6 @@
 """The report: every promise of the budget, its limit, what was measured, and the verdict.
 
-    python -m asv_bench.report [--quick] [--data DIR] [--json]
+    python -m asv_bench.report [--quick] [--data DIR] [--json [FILE]] [--from FILE] [--readme FILE]
 
 Every promise is measured in several passes. What is undecided after those is measured again,
 up to a number of passes; what then still is stays so, and breaks nothing.
@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import json
 import os
-import platform
+import re
 import sys
 from dataclasses import asdict, replace
-from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from . import data, options, reopening, writing
+from . import data, machine, options, reopening, writing
+from .columns import aligned
 from .interval import LEAST_COUNT
 from .promises import PROMISES, QUICK
-from .verdict import OVER, SKIPPED, UNDECIDED, UNDER, judge, read_budget
+from .verdict import OVER, SKIPPED, UNDECIDED, UNDER, Judged, Limit, judge, read_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .promises import Effort
-    from .verdict import Judged, Limit, Row
+    from .verdict import Row
 
     Promise = Callable[[data.Files, Effort], Iterator[Row]]
 
@@ -89,16 +90,7 @@ def judge_all(
 def table(judged: Sequence[Judged]) -> str:
     """Return the promises as lines of text."""
     heads = ("promise", "limit", "measured", "margin", "between", "passes", "unit", "verdict", "")
-    cells = [heads, *map(_cells, judged)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for cell in cells:
-        padded = [
-            text.rjust(width) if 1 <= number <= 5 else text.ljust(width)
-            for number, (text, width) in enumerate(zip(cell, widths, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
+    return "\n".join(aligned([heads, *map(_cells, judged)], right=range(1, 6)))
 
 
 def _cells(one: Judged) -> tuple[str, ...]:
@@ -118,24 +110,62 @@ def _cells(one: Judged) -> tuple[str, ...]:
 
 def as_json(judged: Sequence[Judged]) -> str:
     """Return the promises, and what they were measured on, as one JSON object."""
-    return json.dumps(
-        {
-            "python": platform.python_version(),
-            "numpy": version("numpy"),
-            "orjson": version("orjson"),
-            "system": f"{platform.system()} {platform.machine()}",
-            "cpu_count": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
-            "rows": [
-                {**asdict(one.limit), **_without_limit(one), "margin": one.margin} for one in judged
-            ],
-        },
-        indent=1,
+    facts = {"machine": machine.facts(), "load_average": os.getloadavg()[0]}
+    return json.dumps(facts | {"rows": list(map(_facts, judged))}, indent=1, ensure_ascii=False)
+
+
+def _facts(one: Judged) -> dict[str, Any]:
+    measured = asdict(one)
+    return measured.pop("limit") | measured | {"margin": one.margin}
+
+
+def kept(path: Path) -> list[Judged]:
+    """Return the promises of a run that was kept."""
+    return [_kept(row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+
+
+def _kept(row: dict[str, Any]) -> Judged:
+    limit = Limit(*(row[name] for name in ("key", "promise", "limit", "unit", "reason")))
+    names = ("verdict", "measured", "least", "greatest")
+    return Judged(limit, *(row[name] for name in names), tuple(row["passes"]), row["detail"])
+
+
+def markdown(judged: Sequence[Judged]) -> str:
+    """Return the promises as a table of Markdown, what is over its limit in bold."""
+    lines = ["| promise | limit | measured |", "|---|---:|---:|"]
+    for one in judged:
+        measured = "not measured" if one.measured is None else f"{_short(one.measured)}"
+        if one.verdict == OVER:
+            measured = f"**{measured}**"
+        elif one.verdict == UNDECIDED:
+            measured += " (undecided)"
+        limit = f"{one.limit.limit:g} {one.limit.unit}"
+        lines.append(f"| {one.limit.promise} | {limit} | {measured} |")
+    return "\n".join(lines) + "\n"
+
+
+def _short(number: float) -> str:
+    """Return a number to three digits, and to no more than two behind the point."""
+    return (
+        f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
     )
 
 
-def _without_limit(one: Judged) -> dict[str, object]:
-    return {name: value for name, value in asdict(one).items() if name != "limit"}
+def put_table(page: str, rows: str) -> str:
+    """Return a page with rows in the place of its table of promises.
+
+    Raises
+    ------
+    ValueError
+        The page has no such table.
+    """
+    changed, count = re.subn(
+        r"^\| promise \| limit \|.*\n(?:\|.*\n)*", lambda _: rows, page, flags=re.MULTILINE
+    )
+    if count != 1:
+        message = f"the page has {count} tables of promises, not one"
+        raise ValueError(message)
+    return changed
 
 
 def summary(verdicts: Sequence[str]) -> str:
@@ -154,19 +184,33 @@ def _tell(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and return 1 if a promise is broken."""
-    parser = options.parser("report", __doc__, quick="fewer rounds, and no large files")
+    parser = options.parser("report", __doc__, quick="fewer rounds, and no large files", kept=True)
+    parser.add_argument(
+        "--readme", type=Path, metavar="FILE", help="put the table in the place of the one there"
+    )
     chosen = parser.parse_args(arguments)
-    files = data.Files(chosen.data or data.default_directory(), data.FULL, data.real_directory())
-    judged = judge_all(files, QUICK_PASS if chosen.quick else PASS, read_budget(), _tell)
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if chosen.source:
+        judged = kept(chosen.source)
+    else:
+        files = data.Files(
+            chosen.data or data.default_directory(), data.FULL, data.real_directory()
+        )
+        judged = judge_all(files, QUICK_PASS if chosen.quick else PASS, read_budget(), _tell)
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     verdicts = [one.verdict for one in judged]
     if chosen.json:
+        Path(chosen.json).write_text(as_json(judged) + "\n", encoding="utf-8")
+    if chosen.readme:
+        page = chosen.readme.read_text(encoding="utf-8")
+        chosen.readme.write_text(put_table(page, markdown(judged)), encoding="utf-8")
+    if chosen.json == "":
         print(as_json(judged))
     else:
         print(table(judged))
         print()
-        print(f"{summary(verdicts)}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+        load = f"; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
+        print(summary(verdicts) + ("" if chosen.source else load))
     return 1 if OVER in verdicts else 0
 
 

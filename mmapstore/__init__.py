@@ -8,6 +8,15 @@
         for message in t.window(limit=100).messages:
             print(t.dialect.role(message), t.dialect.text(message))
 
+What is here:
+
+- :func:`open` gives a :class:`Transcript`; its ``window()`` and ``follow()`` give a
+  :class:`Window`, a page of messages; its ``layout``, the offsets as arrays.
+- :class:`Host` keeps transcripts of its own: it appends, annotates, cuts, forks and
+  archives. :class:`Outbox` appends in the background; :class:`mmapstore.rpc.Client`
+  asks a host in another process.
+- Every exception of the library's own is a :class:`MmapStoreError`.
+
 Reading goes bottom-up through :mod:`~mmapstore.scan` (bytes to line ends),
 :mod:`~mmapstore.probe` and :mod:`~mmapstore.keys` (where a key has its value),
 :mod:`~mmapstore.classify` (lines to kinds), :mod:`~mmapstore.layout` (kinds to

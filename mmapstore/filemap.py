@@ -7,65 +7,28 @@ signal that Python cannot catch. :class:`ReadFile` copies what is asked for and 
 safe under any writer. Both keep the file open as long as anything that they gave
 out lives; neither is ever resized: a file that has grown gets a new one.
 
-Both are walked by a *reader*, which presents the file as a buffer with a part
-that is new, and keeps whatever line is not finished yet contiguous.
+Both are walked by a *reader* (:mod:`mmapstore.reading`), which presents the file as a
+buffer with a part that is new, and keeps whatever line is not finished yet contiguous.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
-import os
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from .reading import copying_reader
 
+if TYPE_CHECKING:
     from .fileio import Descriptor
+    from .reading import Reader
     from .scan import Searchable
 
 #: bytes that a walk of a mapping presents at a time
 SPAN_NBYTES = 8 << 20
-#: bytes that a walk that copies presents at a time: still in the cache when looked at
-STEP_NBYTES = 1 << 19
-#: bytes of its buffer: lines stay in it until there is no room for another step
-BUFFER_NBYTES = 4 << 20
-
-
-class Reader(Protocol):
-    """A walk through a file from front to back.
-
-    Attributes
-    ----------
-    buffer : bytes-like with ``find``
-        Holds at least the file's bytes from the offset kept to the last one presented.
-    octets : (nbytes,) uint8
-        The same memory as an array.
-    base : int
-        File offset of the buffer's first byte.
-    start, stop : int
-        The part of the buffer that is new, half-open.
-    full : bool
-        Whether the next part takes the place of bytes that are not kept.
-    """
-
-    buffer: Searchable
-    octets: NDArray[np.uint8]
-    base: int
-    start: int
-    stop: int
-
-    @property
-    def full(self) -> bool:
-        """Whether the buffer has no room for another part."""
-
-    def advance(self, keep: int) -> bool:
-        """Present the next part, keeping bytes from file offset `keep` in the buffer.
-
-        Returns False, and presents nothing, at the end of the file.
-        """
 
 
 class Run:
@@ -189,8 +152,8 @@ class ReadFile:
         return Run(start, self.descriptor.read(start, stop))
 
     def reader(self, start: int) -> Reader:
-        """Return a walk over [start, nbytes) through a buffer that is used again."""
-        return _CopyReader(self.descriptor, start, self.nbytes)
+        """Return a walk over [start, nbytes) through memory that is used again."""
+        return copying_reader(self.descriptor, start, self.nbytes, _scratch)
 
 
 class _MapReader:
@@ -216,54 +179,10 @@ class _MapReader:
         return self.start < self.stop
 
 
-class _CopyReader:
-    """Reads into one buffer, step by step, and moves what is kept only to make room.
-
-    The buffer doubles while a line is longer than half of it, so a line of n bytes is
-    moved O(n) bytes in all and the memory held is at most four times the longest line.
-    """
-
-    __slots__ = ("_descriptor", "_end", "_memory", "base", "buffer", "octets", "start", "stop")
-
-    def __init__(self, descriptor: Descriptor, start: int, end: int) -> None:
-        self._descriptor = descriptor
-        self._end = end
-        self._allocate(min(BUFFER_NBYTES, max(end - start, 1)))
-        self.base = start
-        self.start = self.stop = 0
-
-    def _allocate(self, nbytes: int) -> None:
-        self._memory = bytearray(nbytes)
-        self.buffer: Searchable = self._memory
-        self.octets = np.frombuffer(self._memory, dtype=np.uint8)
-
-    @property
-    def full(self) -> bool:
-        return len(self._memory) - self.stop < STEP_NBYTES
-
-    def advance(self, keep: int) -> bool:
-        self.start = self.stop
-        step = min(STEP_NBYTES, self._end - self.base - self.stop)
-        if step <= 0:
-            return False
-        if len(self._memory) - self.stop < step:
-            self._make_room(keep)
-        view = memoryview(self._memory)
-        high = self.stop + step
-        while self.stop < high and (
-            nbytes := os.preadv(
-                self._descriptor.fd, [view[self.stop : high]], self.base + self.stop
-            )
-        ):
-            self.stop += nbytes
-        return self.start < self.stop
-
-    def _make_room(self, keep: int) -> None:
-        first = keep - self.base
-        kept = self.stop - first
-        old = self.octets
-        if 2 * kept > len(old):
-            self._allocate(2 * len(old))
-        self.octets[:kept] = old[first : first + kept]
-        self.base = keep
-        self.start = self.stop = kept
+def _scratch(nbytes: int) -> mmap.mmap:
+    """Return memory that is zero, and is there when it is touched."""
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel may be built without
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory

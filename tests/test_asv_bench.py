@@ -237,6 +237,35 @@ def test_what_stays_undecided_is_measured_as_often_as_is_allowed(monkeypatch, ca
     assert "1 undecided" in capsys.readouterr().out
 
 
+def test_what_was_measured_is_kept_and_shown_again(monkeypatch, capsys, tmp_path):
+    told = Told(monkeypatch, cold_type_first=[1.254], append=[2.6], cold_claude=[None])
+    file, page = tmp_path / "kept.json", tmp_path / "page.md"
+    page.write_text("before\n\n| promise | limit | old |\n|---|\n| a |\n\n| b |\n")
+    assert report.main(["--data", str(tmp_path), "--json", str(file)]) == 1
+    first = capsys.readouterr().out
+    asked = dict(told.asked)
+    assert report.main(["--from", str(file), "--readme", str(page)]) == 1
+    again = capsys.readouterr().out
+    assert told.asked == asked
+    assert again.splitlines()[:-1] == first.splitlines()[:-1]
+    assert page.read_text() == (
+        "before\n\n| promise | limit | measured |\n|---|---:|---:|\n"
+        "| cold layout, 12,000 messages / 129 MB, type first | 1.5 x bare pass | 1.25 |\n"
+        "| durable append of 1 KB by a host | 1.3 x write + fdatasync | **2.60** |\n"
+        "| cold layout, Claude lines, 129 MB | 1 x compiled scan | not measured |\n"
+        "\n| b |\n"
+    )
+
+
+def test_a_page_without_a_table_of_promises_is_left_as_it_is(monkeypatch, tmp_path):
+    Told(monkeypatch, cold_type_first=[1.0])
+    page = tmp_path / "page.md"
+    page.write_text("| b |\n")
+    with pytest.raises(ValueError, match="0 tables of promises"):
+        report.main(["--data", str(tmp_path), "--readme", str(page)])
+    assert page.read_text() == "| b |\n"
+
+
 @pytest.mark.parametrize("program", [report, peers, compare, planted])
 def test_programs_say_what_they_take(program, capsys):
     with pytest.raises(SystemExit) as raised:

@@ -1,12 +1,13 @@
 """What the README says is so: its example runs, its commands exist, its limits are the budget's."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 
 import mmapstore
+from asv_bench import report
+from asv_bench.verdict import read_budget
 from tools.gen_synthetic import Spec, write
 
 ROOT = Path(__file__).parent.parent
@@ -18,15 +19,19 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("click")  # of the server that the example starts
     write(Spec(messages=250, nbytes=200_000), tmp_path / "session.jsonl")
     monkeypatch.chdir(tmp_path)
     names = {}
     for example in blocks("python"):
         exec(compile(example, "README.md", "exec"), names)  # noqa: S102 - our own README
-    assert (names["cut"].kept, names["cut"].discarded, len(names["page"])) == (1, 1, 1)
-    assert len(names["window"].messages) == len(names["older"].messages) == 100
+    assert (names["window"].start, len(names["window"].messages)) == (0, 50)
+    assert (names["cut"].kept, names["cut"].discarded, len(names["page"])) == (2, 1, 2)
+    assert names["cut"].revision.message_count == 1
+    assert names["answer"]["messageTotal"] == 4
+    assert names["answer"]["messages"][0]["id"] == "m5"
     assert bytes(names["line"]).endswith(b"\n")
-    assert names["message"]["type"] == "message"
+    assert names["first"]["type"] == "message"
     assert capsys.readouterr().out.count("\n") >= 100
 
 
@@ -81,8 +86,14 @@ def test_the_files_that_the_decisions_name_are_there():
 def test_every_make_target_named_is_one():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     named = set(re.findall(r"(?:`|^)make ([a-z-]+)", README, flags=re.MULTILINE))
-    assert {"demo", "test", "bench", "peers"} <= named
+    assert {"demo", "test", "bench", "bench-compare", "peers", "growth"} <= named
     assert named <= targets
+
+
+def test_what_the_page_links_to_is_there():
+    named = re.findall(r"\]\(([^)]*)\)", README)
+    assert {"docs/peers.svg", "docs/growth.svg", "docs/native.md", "docs/rpc.md"} <= set(named)
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_every_verb_is_in_the_readme_and_has_help(capsys):
@@ -98,28 +109,8 @@ def test_every_verb_is_in_the_readme_and_has_help(capsys):
         assert "Usage" in capsys.readouterr().out
 
 
-def test_the_limits_in_the_readme_are_those_of_the_budget():
-    budget = tomllib.loads((ROOT / "asv_bench" / "budget.toml").read_text())
-    limit = {key: entry["limit"] for key, entry in budget.items()}
-    section = README.split("| promise | limit |")[1].split("\n\n")[0]
-    shown = re.findall(r"^\| (?!---)[^|]*\| ([^|]*) \|", section, re.MULTILINE)
-    numbers = [[float(number) for number in re.findall(r"\d+(?:\.\d+)?", cell)] for cell in shown]
-    assert numbers == [
-        [limit["cold_type_first"], limit["cold_type_last"]],
-        [limit["cold_short_lines"]],
-        [limit["cold_claude"]],
-        [limit["window_warm"]],
-        [limit["window_million"]],
-        [limit["decoded_long"], limit["decoded_short"]],
-        [limit["cached_open"]],
-        [limit["cached_open_larger"], limit["cached_process_larger"]],
-        [limit["lookup"]],
-        [limit["memory_tail"]],
-        [limit["memory_layout"]],
-        [limit["listing"]],
-        [limit["host_refresh"]],
-        [limit["append"]],
-        [limit["append_batch"]],
-        [limit["review_longer"]],
-        [limit["import"]],
-    ]
+def test_the_promises_in_the_readme_are_those_of_the_budget_as_they_were_measured():
+    kept = report.kept(ROOT / "docs" / "budget.json")
+    assert [one.limit for one in kept] == list(read_budget().values())
+    assert report.markdown(kept) in README
+    assert report.put_table(README, report.markdown(kept)) == README

@@ -14,11 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmapstore import filemap
+from mmapstore import filemap, reading
 from mmapstore.fileio import open_regular
 from mmapstore.filemap import FileBytes, MappedFile, ReadFile
+from mmapstore.reading import AheadReader, Reader
 
-SOURCES = {"mmap": MappedFile, "pread": ReadFile}
+
+class AheadFile(ReadFile):
+    """What is read of a file that is large enough to be read ahead, of any size."""
+
+    def reader(self, start: int) -> Reader:
+        return AheadReader(self.descriptor, start, self.nbytes, filemap._scratch)
+
+
+SOURCES = {"mmap": MappedFile, "pread": ReadFile, "ahead": AheadFile}
 
 
 @pytest.fixture(params=SOURCES)
@@ -34,8 +43,10 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shrink_steps(patch: pytest.MonkeyPatch, step: int = 8) -> None:
     """Make walks go through small files as they go through large ones."""
     patch.setattr(filemap, "SPAN_NBYTES", 32)
-    patch.setattr(filemap, "STEP_NBYTES", step)
-    patch.setattr(filemap, "BUFFER_NBYTES", 32)
+    patch.setattr(reading, "STEP_NBYTES", step)
+    patch.setattr(reading, "BUFFER_NBYTES", 32)
+    patch.setattr(reading, "PIECE_NBYTES", 32)
+    patch.setattr(reading, "MARGIN_NBYTES", 50)
 
 
 @pytest.fixture(params=[8, 32])
@@ -172,19 +183,21 @@ def test_bytes_behind_the_generations_end_are_not_presented(
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("left", [0, 1, 31, 32, 40, 63, 64, 100])
+@pytest.mark.parametrize("kind", [ReadFile, AheadFile])
 def test_a_file_that_shrinks_while_it_is_read_ends_early(
-    write: Callable[..., Path], left: int
+    write: Callable[..., Path], kind: type[ReadFile], left: int
 ) -> None:
     data = data_of([9] * 20, 0)
     path = write(data)
-    source = ReadFile(open_regular(str(path)), len(data))
+    source = kind(open_regular(str(path)), len(data))
     reader = source.reader(0)
     assert reader.advance(0)
     os.truncate(path, left)
     keep = data.rfind(b"\n", 0, reader.base + reader.stop) + 1
     while reader.advance(keep):
         seen = reader.base + reader.stop
-        assert seen <= left
+        # what was read ahead before that is there
+        assert seen <= left or (kind is AheadFile and seen <= 64)
         assert bytes(memoryview(reader.buffer)[keep - reader.base : reader.stop]) == data[keep:seen]
         keep = data.rfind(b"\n", 0, seen) + 1
     assert reader.start == reader.stop
@@ -201,8 +214,9 @@ def test_short_reads_are_continued(
         return preadv(fd, [views[0][:most]], offset)
 
     preadv = os.preadv
-    monkeypatch.setattr(filemap.os, "preadv", short)
-    walk(ReadFile(open_regular(str(path)), len(data)), data, 0)
+    monkeypatch.setattr(reading.os, "preadv", short)
+    for kind in (ReadFile, AheadFile):
+        walk(kind(open_regular(str(path)), len(data)), data, 0)
 
 
 # -- views and runs -------------------------------------------------------------------

@@ -24,6 +24,7 @@ LAYERS = [
     "classify",
     "detect",
     "fileio",
+    "reading",
     "filemap",
     "walk",
     "columns",

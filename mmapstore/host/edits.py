@@ -31,7 +31,8 @@ class Cut(NamedTuple):
     kept, discarded : int
         Message lines.
     revision : Revision or None
-        Where the discarded messages are archived.
+        Where the discarded messages are archived; None: nowhere, as none of a user's was
+        among them.
     """
 
     kept: int

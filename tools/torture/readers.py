@@ -23,7 +23,7 @@ from .children import Child, Tell
 from .disk import transcript_path
 from .drawing import Drawer
 from .model import SessionModel, World
-from .operations import GROWING, Operation, applied, perform
+from .operations import GROWING, Operation, applied, is_possible, perform
 from .oracle import require, without_type
 from .report import Report
 
@@ -39,6 +39,8 @@ _KEPT = 40
 _LOOKS = 200
 #: messages of the session beyond which it is cut
 _MOST = 30
+#: archived branches beyond which the first is deleted
+_MOST_BRANCHES = 12
 
 
 def run(directory: Path, cycles: int, seed: int, report: Report) -> None:
@@ -126,6 +128,12 @@ def _next(drawer: Drawer, session: str, world: World) -> Operation:
     messages = world[session].messages
     if len(messages) > _MOST:
         return Operation("truncate", session, {"id": messages[drawer.rng.randrange(5)]["id"]})
+    if len(world[session].archive) > _MOST_BRANCHES:
+        # else it grows until the drawer would rather have the session deleted
+        for family, index in world[session].archive:
+            op = Operation("delete revision", session, {"family": family, "index": index})
+            if is_possible(op, world):
+                return op
     while True:
         op = drawer.draw(world)
         if op.kind in (*_REWRITES, *_OTHERS):
