@@ -17,17 +17,7 @@ from hypothesis import strategies as st
 from mmapstore import filemap, reading
 from mmapstore.fileio import open_regular
 from mmapstore.filemap import FileBytes, MappedFile, ReadFile
-from mmapstore.reading import AheadReader, Reader
-
-
-class AheadFile(ReadFile):
-    """What is read of a file that is large enough to be read ahead, of any size."""
-
-    def reader(self, start: int) -> Reader:
-        return AheadReader(self.descriptor, start, self.nbytes, filemap._scratch)
-
-
-SOURCES = {"mmap": MappedFile, "pread": ReadFile, "ahead": AheadFile}
+from tests.file_support import SOURCES, AheadFile, shrink_steps
 
 
 @pytest.fixture(params=SOURCES)
@@ -40,18 +30,10 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("filemap") / "t.jsonl"
 
 
-def shrink_steps(patch: pytest.MonkeyPatch, step: int = 8) -> None:
-    """Make walks go through small files as they go through large ones."""
-    patch.setattr(filemap, "SPAN_NBYTES", 32)
-    patch.setattr(reading, "STEP_NBYTES", step)
-    patch.setattr(reading, "BUFFER_NBYTES", 32)
-    patch.setattr(reading, "PIECE_NBYTES", 32)
-    patch.setattr(reading, "MARGIN_NBYTES", 50)
-
-
 @pytest.fixture(params=[8, 32])
 def small_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    shrink_steps(monkeypatch, request.param)
+    shrink_steps(monkeypatch, request.param, 32)
+    monkeypatch.setattr(filemap, "SPAN_NBYTES", 32)
 
 
 def walk(source: FileBytes, data: bytes, start: int, *, hold: bool = False) -> int:
@@ -105,7 +87,7 @@ def test_a_walk_presents_every_byte_once_and_no_line_in_pieces(
     ends = [0, *(at + 1 for at, octet in enumerate(data) if octet == 0x0A)]
     start = ends[min(resume, len(ends) - 1)]
     with pytest.MonkeyPatch.context() as patch:
-        shrink_steps(patch)
+        shrink_steps(patch, 8, 32)
         for hold in (False, True):
             walk(SOURCES[source](open_regular(str(scratch)), len(data)), data, start, hold=hold)
 

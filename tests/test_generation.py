@@ -11,14 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mmapstore import filemap, identity, layout, lookup
 from mmapstore import generation as module
+from mmapstore import identity, layout, lookup
 from mmapstore.decode import Undecodable
 from mmapstore.dialect import dialect_named
 from mmapstore.errors import LineDecodeError, TranscriptChangedError
 from mmapstore.fileio import open_regular
 from mmapstore.filemap import MappedFile, ReadFile
 from mmapstore.generation import Generation
+from tests.file_support import shrink_steps
 from tests.strategies import HEADER
 
 SOURCES = {"mmap": MappedFile, "pread": ReadFile}
@@ -326,9 +327,7 @@ def test_line_numbers_are_counted_over_the_whole_file(
     path = tmp_path / "t.jsonl"
     path.write_bytes(data)
     of = generation_of(path, access)
-    for name in ("SPAN_NBYTES", "STEP_NBYTES"):
-        monkeypatch.setattr(filemap, name, step)
-    monkeypatch.setattr(filemap, "BUFFER_NBYTES", max(step, 64))
+    shrink_steps(monkeypatch, step, max(step, 64))
     at = 0
     for number, line in enumerate(data.split(b"\n"), 1):
         assert of.line_number(at) == number

@@ -18,6 +18,7 @@ from mmapstore.fileio import open_regular
 from mmapstore.filemap import Run
 from mmapstore.layout import Layout
 from mmapstore.stamp import Stamp
+from tests.file_support import SOURCES, shrink_steps
 from tests.strategies import HEADER, transcripts
 
 BOM = b"\xef\xbb\xbf"
@@ -270,17 +271,15 @@ def test_which_appends_are_told_line_by_line(
 @pytest.mark.parametrize("step", [8, 64])
 @FEWER
 @given(data=transcripts(max_lines=8, damage=False))
-def test_any_steps_and_both_ways_to_the_bytes(
+def test_any_steps_and_every_way_to_the_bytes(
     tmp_path_factory: pytest.TempPathFactory, step: int, data: bytes
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "steps.jsonl"
     path.write_bytes(data)
     expected = naive_facts(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(filemap, "SPAN_NBYTES", step)
-        patch.setattr(filemap, "STEP_NBYTES", step)
-        patch.setattr(filemap, "BUFFER_NBYTES", 64)
-        for source_class in (filemap.MappedFile, filemap.ReadFile):
+        shrink_steps(patch, step, 64)
+        for source_class in SOURCES.values():
             source = source_class(open_regular(str(path)), len(data))
             built = layout.build(source, dialect_named("native"), stamp_for(len(data)))
             assert facts(built) == expected

@@ -111,7 +111,7 @@ MUTANTS = {
             return real(host, session, messages[:1], turn_id) * len(messages)
         mmapstore.Host.append_messages = append_messages
         """,
-        "messages",
+        "append",
     ),
     "a rewrite in place": (
         "readers",

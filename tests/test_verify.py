@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mmapstore
-from mmapstore import filemap
 from mmapstore.dialect import DIALECTS, Kind
 from mmapstore.verify import KIND_NAMES, Finding
+from tests.file_support import shrink_steps
 from tests.strategies import HEADER, blank_lines, damaged_lines, whole_lines
 
 GOOD = b'{"type":"message","id":"a"}\n'
@@ -56,8 +56,7 @@ def test_every_damaged_line_is_found_and_no_other(
     data = mark + HEADER + b"".join(line.replace(b"\n", b" ") + b"\n" for line in lines) + b"torn"
     path.write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("SPAN_NBYTES", "STEP_NBYTES", "BUFFER_NBYTES"):
-            patch.setattr(filemap, name, step)
+        shrink_steps(patch, step, step)
         for access in ("mmap", "pread"):
             with mmapstore.open(path, dialect="native", access=access) as t:
                 findings = list(t.verify())
@@ -148,8 +147,7 @@ def test_a_mark_elsewhere_is_damage(found: Callable[..., list[Finding]]) -> None
 def test_findings_come_while_the_file_is_read(
     write: Callable[..., Path], access: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SPAN_NBYTES", "STEP_NBYTES", "BUFFER_NBYTES"):
-        monkeypatch.setattr(filemap, name, 256)
+    shrink_steps(monkeypatch, 256, 256)
     path = write(HEADER + b"bad\n" + GOOD * 100)
     calls: list[tuple[int, int]] = []
     with mmapstore.open(path, access=access) as t:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmapstore import filemap
 from mmapstore.classify import Classifier
 from mmapstore.dialect import dialect_named
 from mmapstore.fileio import open_regular
-from mmapstore.filemap import MappedFile, ReadFile
+from mmapstore.filemap import ReadFile
 from mmapstore.walk import batches
+from tests.file_support import SOURCES, shrink_steps
 from tests.strategies import transcripts
 
 NATIVE = dialect_named("native")
@@ -50,7 +50,7 @@ def naive(data: bytes, start: int = 0) -> list[tuple[int, bytes, int]]:
     return found
 
 
-@pytest.mark.parametrize("source", [MappedFile, ReadFile])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 @settings(max_examples=settings.default.max_examples // 2)
 @given(
     data=transcripts(max_lines=10, damage=False),
@@ -65,9 +65,7 @@ def test_every_complete_line_once(
     starts = [0, *(at + 1 for at, octet in enumerate(data) if octet == 0x0A)]
     start = starts[min(resume, len(starts) - 1)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(filemap, "SPAN_NBYTES", step)
-        patch.setattr(filemap, "STEP_NBYTES", step)
-        patch.setattr(filemap, "BUFFER_NBYTES", max(step, 64))
+        shrink_steps(patch, step, max(step, 64))
         of_file = source(open_regular(str(path)), len(data))
         assert walked(of_file) == naive(data)
         assert walked(of_file, start) == naive(data, start)
@@ -75,8 +73,7 @@ def test_every_complete_line_once(
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filemap, "STEP_NBYTES", 32)
-    monkeypatch.setattr(filemap, "BUFFER_NBYTES", 128)
+    shrink_steps(monkeypatch, 32, 128)
 
 
 def open_read(path: Path) -> ReadFile:
@@ -139,7 +136,7 @@ def test_a_file_that_grows_on_the_way_is_read_as_far_as_it_was_long(write: Any) 
 def test_a_torn_tail_of_any_length_is_never_presented(write: Any) -> None:
     line = b'{"type":"message"}\n'
     for nbytes in (1, 31, 32, 33, 127, 128, 129, 1000):
-        for source in (MappedFile, ReadFile):
+        for source in SOURCES.values():
             path = write(line * 3 + b"t" * nbytes)
             found = walked(source(open_regular(str(path)), path.stat().st_size))
             assert [each for _, each, _ in found] == [line] * 3
