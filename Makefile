@@ -58,5 +58,11 @@ dashboard: $(GROUPS_DONE)bench ## make a site of the kept results, which draws w
 
 browser-tools: $(GROUPS_DONE)browser ## install what the test of the dashboard drives a browser with
 
+.PHONY: torture
+# NAME=kills runs one of them
+torture: $(GROUPS_DONE)test ## make things fail under a host for a quarter of an hour, and look for what is lost
+	set -e; for name in $(or $(NAME),kills syscalls strace power readers clients nofile); do \
+		$(BIN)/python -m tools.torture $$name; done
+
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

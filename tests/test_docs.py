@@ -9,6 +9,7 @@ import mmapstore
 from asv_bench import report
 from asv_bench.verdict import read_budget
 from tools.gen_synthetic import Spec, write
+from tools.torture.__main__ import NAMES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -81,6 +82,12 @@ def test_the_files_that_the_decisions_name_are_there():
     named = re.findall(r"`(tests/[a-z_]+\.py)`", page)
     assert len(named) > 5
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_tortures_on_the_page_are_those_that_there_are():
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^\| `([a-z]+)` \|", page, flags=re.MULTILINE)) == NAMES
+    assert f"{' '.join(NAMES)})" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_every_make_target_named_is_one():
