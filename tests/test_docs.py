@@ -20,9 +20,10 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_example_runs(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("click")  # of the server that the example starts
+    pytest.importorskip("click")
     write(Spec(messages=250, nbytes=200_000), tmp_path / "session.jsonl")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the server that the example starts
     names = {}
     for example in blocks("python"):
         exec(compile(example, "README.md", "exec"), names)  # noqa: S102 - our own README
