@@ -337,6 +337,11 @@ class LockFile:
             self.close()
             raise
 
+    def __del__(self) -> None:
+        """Free the lock of an owner that has gone without a word."""
+        if hasattr(self, "fd"):
+            self.close()
+
     def close(self) -> None:
         """Free the lock."""
         fd, self.fd = self.fd, -1

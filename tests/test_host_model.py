@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from tests.host_support import (
     failing,
     ids,
     message,
+    revisions_file,
     root_meta,
     shown,
     tool,
@@ -35,12 +37,18 @@ def family_of(record: dict[str, Any]) -> str:
     return str(record.get("meta", {}).get("revisionRootId") or record["id"])
 
 
+def ids_of(messages: list[dict[str, Any]]) -> list[str]:
+    return [record["id"] for record in messages]
+
+
 class Model:
     """One session: its effective messages, and its archive by (family, index)."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.archive: dict[tuple[str, int], Any] = {}
+        # the last stored content of each branch, also of one that is live since
+        self.stored: dict[tuple[str, int], list[dict[str, Any]]] = {}
         # behind which message a stored branch stood; None for the beginning
         self.places: dict[tuple[str, int], str | None] = {}
         self.compactions: list[dict[str, Any]] = []
@@ -67,9 +75,27 @@ class Model:
     def branch(self, at: int) -> list[dict[str, Any]]:
         return copy.deepcopy(self.messages[at:])
 
-    def store(self, key: tuple[str, int], at: int, branch: Any = None) -> None:
-        self.archive[key] = self.branch(at) if branch is None else branch
-        self.places[key] = self.messages[at - 1]["id"] if at else None
+    def behind(self, at: int) -> str | None:
+        return self.messages[at - 1]["id"] if at else None
+
+    def put(self, key: tuple[str, int], branch: list[dict[str, Any]], behind: str | None) -> None:
+        self.archive[key] = self.stored[key] = branch
+        self.places[key] = behind
+
+    def store(self, key: tuple[str, int], at: int, *, live: bool = True) -> None:
+        """Store the messages from one on; what would be lost of the stored ones is kept apart."""
+        branch, behind = self.branch(at), self.behind(at)
+        old = self.stored.get(key, [])
+        shown = {m["id"] for m in self.messages}
+        roots = [i for i, m in enumerate(old) if m["role"] == "user" and family_of(m) == key[0]]
+        front = [m for m in old[: roots[0] if roots else 0] if m["id"] not in shown]
+        if live and front:
+            branch, behind = [*front, *branch], self.places[key]
+        there = shown | {m["id"] for m in branch}
+        others = [v for k, v in self.archive.items() if k[0] == key[0] and k != key]
+        if any(m["id"] not in there for m in old) and old not in others:
+            self.put((key[0], self.free(key[0], self.root(key[0]))), old, self.places[key])
+        self.put(key, branch, behind)
 
     def place(self, key: tuple[str, int]) -> int:
         """Where a branch goes whose root was cut."""
@@ -115,7 +141,7 @@ class Model:
                 root = first.get("meta", {})
                 stored = [i for name, i in self.archive if name == family]
                 index = same[0][1] if same else max([0, *stored, root.get("revisionCount", 0)]) + 1
-            self.store((family, index), at)
+            self.store((family, index), at, live=False)
         self.drop(self.messages[:at])
 
     def activate(self, family: str, index: int) -> None:
@@ -321,7 +347,7 @@ class HostMachine(RuleBasedStateMachine):
             self.session, family, copy.deepcopy(branch), make_active=active
         )
         assert (saved.root_user_id, saved.index) == (family, index)
-        self.model.store((family, index), at, branch)
+        self.model.put((family, index), branch, self.model.behind(at))
         self.model.stamp(at, family, index, index if active else old)
 
     @rule()
@@ -381,8 +407,12 @@ class HostMachine(RuleBasedStateMachine):
                 self.host.activate_revision(self.session, family, index)
             return
         kept = {m["id"] for m in self.model.messages[:place]}
-        if branch != LIVE and active != index and kept & {m["id"] for m in branch}:
-            return  # ids that are there twice: not what this model is about
+        own = [i for i, m in enumerate(branch) if branch != LIVE and family_of(m) == family]
+        new = branch if at is None or not own else branch[own[0] :]
+        if branch != LIVE and active != index and kept & {m["id"] for m in new}:
+            with pytest.raises(ConflictError):
+                self.host.activate_revision(self.session, family, index)
+            return
         self.host.activate_revision(self.session, family, index)
         self.model.activate(family, index)
 
@@ -398,6 +428,7 @@ class HostMachine(RuleBasedStateMachine):
         else:
             self.host.delete_revision(self.session, family, index)
             del self.model.archive[family, index]
+            self.model.stored.pop((family, index), None)
 
     # -- ends -------------------------------------------------------------------------
 
@@ -449,6 +480,16 @@ class HostMachine(RuleBasedStateMachine):
             listed = self.host.list_revisions(self.session, family)
             expected = {i: b for (name, i), b in self.model.archive.items() if name == family}
             assert [revision.index for revision in listed] == sorted(expected)
+        stored = {}
+        path = revisions_file(self.host, self.session)
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            record = orjson.loads(line)
+            if record["type"] == "revision":
+                messages = [{k: v for k, v in m.items() if k != "type"} for m in record["messages"]]
+                stored[record["rootUserId"], record["revisionIndex"]] = messages
+        assert {k: ids_of(v) for k, v in stored.items()} == {
+            k: ids_of(v) for k, v in self.model.stored.items()
+        }
 
     @invariant()
     def turns_are_found(self) -> None:

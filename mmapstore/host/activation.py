@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import ConflictError, MessageNotFoundError, MmapStoreError
-from .branches import Root, as_index, root_of
+from .branches import Root, as_index, root_of, split
 from .rewrite import Effective, Put
 from .splice import with_first_member
 
@@ -42,27 +42,30 @@ def activated(branches: Branches, root_id: str, index: int) -> list[Put | int] |
     MessageNotFoundError
         Neither the transcript nor the branch has the root.
     ConflictError
-        Messages that no archive can have stand where the branch stood.
+        Messages that no archive can have stand where the branch stood, or one of the branch
+        stands in front of that; nothing was changed.
     """
     journal = branches.journal
     family, root = branches.family(root_id)
     if root is not None and root.active == index and as_index(index):
         return None
     branches.require(family, index)
-    before, first, after = _split(_stored(branches, family, index), family)
+    before, first, after = split(_stored(branches, family, index), family)
     if first is None and root is None:
         raise MessageNotFoundError(
             f"the transcript has no root with the id {root_id!r}", path=journal.path
         )
     newest = index
+    place = _place(branches, family, index) if root is None else root.position
+    shown = [*(before if root is None else ()), *([first] if first else ()), *after]
+    _check_apart(branches, shown, place)
     if root is None:
-        place = _cleared(branches, family, index)
+        _clear(branches, place)
     else:
         newest = root.active or branches.next_free(family, root)
         branches.store_live(root, newest)
         _store_families_behind(branches, root.position)
         branches.before_dropping(root.position)
-        place = root.position
     order: list[Put | int] = list(range(place))
     if root is None:
         order += [_put(message) for message in before]
@@ -70,10 +73,10 @@ def activated(branches: Branches, root_id: str, index: int) -> list[Put | int] |
         text, record = journal.line(root.position), root.record
     else:
         text, record = first  # type: ignore[misc]  # one of the two is there
-    shown = Root(0, family, 0, None, record)
+    new = Root(0, family, 0, None, record)
     # an index that was given once is never given again
     count = max(branches.count(family, root, max(index, newest)), root_of(0, record).count)
-    line = branches.stamped(text, shown, count=count, active=index)
+    line = branches.stamped(text, new, count=count, active=index)
     is_same = root is not None and root.record.get("id") == record.get("id")
     position = root.position if root is not None and is_same else None
     put = _put(Effective(text, record))
@@ -91,8 +94,24 @@ def _stored(branches: Branches, family: str, index: int) -> list[Effective]:
     return branches.revisions.branch(entry)
 
 
-def _cleared(branches: Branches, family: str, index: int) -> int:
-    """Return where a branch stood whose root was cut, with what stands there now archived."""
+def _check_apart(branches: Branches, shown: list[Effective], place: int) -> None:
+    """Refuse to show a message that is shown already, maybe otherwise, and would stay."""
+    journal = branches.journal
+    for message in shown:
+        message_id = message.record.get("id")
+        if isinstance(message_id, str) and message_id:
+            there = journal.positions(message_id)
+            if there and there[0] < place:
+                raise ConflictError(
+                    f"message {message_id!r} of the branch stands in front of it, "
+                    f"at position {there[0]}",
+                    path=journal.path,
+                    hint="cut there first",
+                )
+
+
+def _place(branches: Branches, family: str, index: int) -> int:
+    """Return where a branch stood whose root was cut."""
     journal = branches.journal
     count = journal.message_count
     entry = branches.revisions.last_stored(family, index)
@@ -102,8 +121,13 @@ def _cleared(branches: Branches, family: str, index: int) -> int:
     found = [] if behind.message_id is None else journal.positions(behind.message_id)
     if behind.message_id is not None and not found:
         return count  # what it followed is gone as well
-    place = found[-1] + 1 if found else 0
-    if place < count:
+    return found[-1] + 1 if found else 0
+
+
+def _clear(branches: Branches, place: int) -> None:
+    """Archive what stands where a branch stood."""
+    journal = branches.journal
+    if place < journal.message_count:
         branches.before_dropping(place)
         if branches.archive_tail(place) is None:
             raise ConflictError(
@@ -111,7 +135,6 @@ def _cleared(branches: Branches, family: str, index: int) -> int:
                 path=journal.path,
                 hint="no branch of their own could be archived: cut them first, if they may go",
             )
-    return place
 
 
 def _store_families_behind(branches: Branches, position: int) -> None:
@@ -121,16 +144,6 @@ def _store_families_behind(branches: Branches, position: int) -> None:
             entry = branches.revisions.entries().get((root.family, root.active))
             if entry is None or entry.is_live:
                 branches.store_live(root, root.active)
-
-
-def _split(
-    branch: list[Effective], family: str
-) -> tuple[list[Effective], Effective | None, list[Effective]]:
-    """Return what stands before a branch's own root, the root, and what stands behind it."""
-    for at, message in enumerate(branch):
-        if message.record.get("role") == "user" and root_of(0, message.record).family == family:
-            return branch[:at], message, branch[at + 1 :]
-    return [], None, branch
 
 
 def _put(message: Effective) -> Put:

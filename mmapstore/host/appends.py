@@ -143,7 +143,15 @@ class Appends(Desk):
             positions = self._index.turn(opened, turn_id)
             # the lines say what turn they are of; the index only where they may be
             found = [position for position in positions if position < journal.message_count]
-            messages = [message.record for message in effective(journal, found)]
+            messages = [record for _, record in effective(journal, found)]
+            # what a later line of its id says otherwise is said no more
+            there = set(found)
+            named = [(record, journal.transcript.dialect.id(record)) for record in messages]
+            messages = [
+                record
+                for record, message_id in named
+                if not message_id or journal.position(message_id) in there
+            ]
         return [message for message in messages if message.get("turnId") == turn_id]
 
     def append_compaction(self, session_id: str, record: dict[str, Any]) -> None:

@@ -140,12 +140,8 @@ class Branches:
             return of_family[-1]
         position = self.journal.position(root_id)
         record = None if position is None else self.journal.stored(position)
-        if position is None or record is None:
+        if position is None or record is None or record.get("role") != "user":
             return None
-        if record.get("role") != "user":
-            raise InvalidRecordError(
-                f"message {root_id!r} is no user message", path=self.journal.path
-            )
         return root_of(position, record)
 
     def family(self, root_id: str) -> tuple[str, Root | None]:
@@ -153,9 +149,13 @@ class Branches:
         root = self.root(root_id)
         if root is not None:
             return root.family, root
-        if not self.revisions.of_family(root_id):
-            raise MessageNotFoundError(f"no root with the id {root_id!r}", path=self.journal.path)
-        return root_id, None
+        if self.revisions.of_family(root_id):
+            return root_id, None
+        if self.journal.position(root_id) is not None:
+            raise InvalidRecordError(
+                f"message {root_id!r} is no user message", path=self.journal.path
+            )
+        raise MessageNotFoundError(f"no root with the id {root_id!r}", path=self.journal.path)
 
     # -- what there is ----------------------------------------------------------------
 
@@ -204,8 +204,38 @@ class Branches:
         return Behind(message_id) if isinstance(message_id, str) else None
 
     def store_live(self, root: Root, index: int) -> None:
-        """Archive the branch that the transcript ends in from a root on."""
-        self.revisions.store(root.family, index, self._live(root), self._place(root.position))
+        """Archive the branch that the transcript ends in from a root on.
+
+        What the archived one has in front of its root is not shown where another root
+        stands, and is kept.
+        """
+        branch, place = self._live(root), self._place(root.position)
+        entry = self.revisions.last_stored(root.family, index)
+        if entry is not None:
+            missing = self._not_shown(split(self.revisions.branch(entry), root.family)[0])
+            if missing:
+                branch, place = [*missing, *branch], self.revisions.place(entry)
+        self._store(root.family, index, branch, place)
+
+    def _store(self, family: str, index: int, branch: list[Effective], place: Place) -> None:
+        """Archive a branch; what would be gone with the archived one gets an index of its own."""
+        entry = self.revisions.last_stored(family, index)
+        if entry is not None:
+            stored = self.revisions.branch(entry)
+            there = set(map(_identity, branch))
+            lost = [each for each in self._not_shown(stored) if _identity(each) not in there]
+            if lost and self._same(family, stored, index) is None:
+                free = self.next_free(family, self.root(family))
+                self.revisions.store(family, free, stored, self.revisions.place(entry))
+        self.revisions.store(family, index, branch, place)
+
+    def _not_shown(self, branch: list[Effective]) -> list[Effective]:
+        """Return the messages of a branch that the transcript does not have."""
+        return [
+            message
+            for message in branch
+            if not _has_id(message.record) or self.journal.position(message.record["id"]) is None
+        ]
 
     def _is_referred_to(self, root: Root) -> bool:
         if root.active is None:
@@ -226,23 +256,33 @@ class Branches:
         if root.active is not None and active != root.active and self._is_referred_to(root):
             self.store_live(root, root.active)
 
+    def before_changing(self, root: Root, record: dict[str, Any]) -> None:
+        """Store a branch that is only referred to, before its root is no longer that."""
+        changed = root_of(root.position, record)
+        is_root = record.get("role") == "user" and changed.count > 0
+        is_same = is_root and changed.family == root.family
+        self.before_restamping(root, changed.active if is_same else None)
+
     def archive_tail(self, position: int) -> tuple[str, int] | None:
         """Archive the messages from `position` on under the first user message among them."""
         tail = effective(self.journal, range(position, self.journal.message_count))
-        first = next((message for message in tail if message.record.get("role") == "user"), None)
-        if first is None or not first.record.get("id"):
+        first = next(
+            (each for each in tail if each.record.get("role") == "user" and _has_id(each.record)),
+            None,
+        )
+        if first is None:
             return None
         root = root_of(position, first.record)
         index = root.active
         if index is None:
             index = self._same(root.family, tail) or self.next_free(root.family, root)
-        self.revisions.store(root.family, index, tail, self._place(position))
+        self._store(root.family, index, tail, self._place(position))
         return root.family, index
 
-    def _same(self, family: str, branch: list[Effective]) -> int | None:
+    def _same(self, family: str, branch: list[Effective], but_for: int | None = None) -> int | None:
         """Return the index under which a branch is archived already, as after a failed cut."""
         for index, entry in self.revisions.of_family(family).items():
-            if not entry.is_live and self.revisions.branch(entry) == branch:
+            if index != but_for and not entry.is_live and self.revisions.branch(entry) == branch:
                 return index
         return None
 
@@ -349,5 +389,19 @@ class Branches:
         return entry
 
 
+def split(
+    branch: list[Effective], family: str
+) -> tuple[list[Effective], Effective | None, list[Effective]]:
+    """Return what stands before a branch's own root, the root, and what stands behind it."""
+    for at, message in enumerate(branch):
+        if message.record.get("role") == "user" and root_of(0, message.record).family == family:
+            return branch[:at], message, branch[at + 1 :]
+    return [], None, branch
+
+
+def _identity(message: Effective) -> object:
+    return message.record["id"] if _has_id(message.record) else message.text
+
+
 def _has_id(message: object) -> bool:
-    return isinstance(message, dict) and isinstance(message.get("id"), str)
+    return isinstance(message, dict) and isinstance(message.get("id"), str) and bool(message["id"])

@@ -13,7 +13,7 @@ from ..errors import InvalidRecordError, PositionError
 from .branches import root_of
 from .desk import Desk
 from .records import changed_line, check_message, check_text, message_line, same_message
-from .rewrite import Put, plan
+from .rewrite import Put, plan, unarchived
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ class Cut(NamedTuple):
     kept, discarded : int
         Message lines.
     revision : Revision or None
-        Where the discarded messages are archived; None: nowhere, as none of a user's was
-        among them.
+        Where the discarded messages are archived; None: none of a user's was among them, so
+        they have no branch, and their lines were put aside in the revisions file.
     """
 
     kept: int
@@ -71,8 +71,7 @@ class Edits(Desk):
                 return False
             line = changed_line(checked, journal.line(position), stored)
             if stored.get("role") == "user":
-                root = root_of(position, stored)
-                opened.branches.before_restamping(root, root_of(position, checked).active)
+                opened.branches.before_changing(root_of(position, stored), checked)
             self._exchange(opened, position, line)
             return True
 
@@ -130,6 +129,9 @@ class Edits(Desk):
     ) -> Cut:
         """Cut a session: a message and everything behind it go, archived first.
 
+        What no branch can hold is put aside: lines in the revisions file for whoever looks
+        there, which no operation gives back.
+
         Parameters
         ----------
         session_id : str
@@ -152,6 +154,7 @@ class Edits(Desk):
             raise TypeError(message)
         with self._writing(session_id) as opened:
             journal = opened.journal
+            journal.seal()
             count = journal.message_count
             if message_id is not None:
                 journal.require(check_text("message id", message_id))
@@ -163,6 +166,8 @@ class Edits(Desk):
             branches = opened.branches
             branches.before_dropping(position)
             key = branches.archive_tail(position)
+            aside = unarchived(journal, position, messages=key is None)
+            branches.revisions.put_aside(aside)
             pieces = plan(journal, range(position), cut=journal.start(position))
             self._rewrite(opened, pieces, position)
             self._index.put_revisions(opened)

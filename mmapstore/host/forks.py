@@ -81,7 +81,7 @@ def _shown(journal: Journal, count: int) -> list[tuple[int, int]]:
         if record is None:
             continue
         message_id = journal.transcript.dialect.id(record)
-        if message_id is None:
+        if not message_id:
             found[position] = (position, position)
         elif message_id not in found:
             last = journal.position(message_id)

@@ -57,6 +57,10 @@ class LineFile:
         # open to append, and the file that it leads to: while it is, no other can get its number
         self._fd = self._inode = -1
 
+    def __del__(self) -> None:
+        """Let go of the file."""
+        self.close()
+
     def close(self) -> None:
         """Let go of the file; what is known of it stays."""
         fd, self._fd, self._inode = self._fd, -1, -1

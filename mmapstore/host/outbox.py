@@ -82,7 +82,9 @@ class Outbox:
     closed drains.
 
     After a failed write the queue waits, the write at its head. The next call raises the
-    failure, and with that lets the queue try again.
+    failure, and with that lets the queue try again. What a client raises whose server has
+    gone, a ``ConnectionError``, comes for good: give :attr:`pending` to an outbox of a new
+    client. What the old one had written already is not written twice.
     """
 
     #: what :meth:`save_active_revision` returns for an archive that was not made; false

@@ -8,6 +8,7 @@ Decision record: 0060.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 from dataclasses import dataclass
@@ -252,6 +253,22 @@ class Revisions:
                 "the messages cannot be archived so that they are read back; nothing was changed",
                 path=self.path,
             )
+
+    def put_aside(self, lines: Sequence[bytes]) -> None:
+        """Keep lines that are cut off and that no branch can hold, as they are.
+
+        No operation gives them back; that is for whoever looks into the file.
+        """
+        if not lines:
+            return
+        data = []
+        for line in lines:
+            try:
+                said = {"text": line.decode()}
+            except UnicodeDecodeError:
+                said = {"base64": base64.b64encode(line).decode()}
+            data.append(encode({"type": "aside", "createdAt": now(), **said}) + b"\n")
+        self._append(b"".join(data))
 
     def refer(self, root_id: str, index: int) -> None:
         """Say that a branch is the end of the transcript, unless the line that counts does."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .records import header_line, now
 from .splice import fold
 
 if TYPE_CHECKING:
@@ -93,11 +94,40 @@ def effective(journal: Journal, positions: Iterable[int]) -> list[Effective]:
         if of_message := states.get(message_id or ""):
             text, _ = fold(text, of_message)
             record = journal.effective(record)
-        index = len(found) if message_id is None else place.setdefault(message_id, len(found))
+        index = place.setdefault(message_id, len(found)) if message_id else len(found)
         if index < len(found):
             found[index] = Effective(text, record)
         else:
             found.append(Effective(text, record))
+    return found
+
+
+def unarchived(journal: Journal, position: int, *, messages: bool) -> list[bytes]:
+    """Return the lines from a message on that are in no archive, and a torn tail.
+
+    Damaged ones and those of types that nobody knows; all `messages` where none could be.
+    """
+    told = {
+        start
+        for start, _, record in (*journal.review_lines(), *journal.compaction_lines())
+        if record is not None
+    }
+    found: list[bytes] = []
+    at = journal.start(position)
+
+    def between(start: int, stop: int) -> None:
+        for line in journal.read(start, stop).split(b"\n"):
+            if start not in told and line.strip():
+                found.append(line)
+            start += len(line) + 1
+
+    for each in range(position, journal.message_count):
+        start, end = journal.layout.messages.at(each)
+        between(at, start)
+        if messages or journal.stored(each) is None:
+            found.append(journal.line(each))
+        at = end
+    between(at, journal.transcript.nbytes)
     return found
 
 
@@ -146,6 +176,9 @@ class _Plan:
         layout = self.journal.layout
         mark = self.journal.read(0, 3) == _MARK
         pieces: list[Piece] = [_MARK] if mark else []
+        if not self.order and self.journal.header() is None:
+            # or nothing might be left that says what file this is
+            pieces.append(header_line(self.journal.session_id, now(), None))
         behind = self._behind()
         pieces += behind.get(-1, [])
         for place, item in enumerate(self.order):
@@ -157,7 +190,8 @@ class _Plan:
                 pieces.append((self._start(item), self.ends[item]))
             pieces += behind.get(place, [])
         if self.cut is None:
-            pieces.append((layout.file_len, self.journal.transcript.nbytes))
+            start = max(layout.file_len, len(_MARK) if mark else 0)
+            pieces.append((start, self.journal.transcript.nbytes))
         else:
             pieces += self._still_applying()
         return pieces

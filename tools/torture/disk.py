@@ -118,7 +118,7 @@ def _read(transcript: bytes, archive: bytes) -> Remains:
 def _read_archive(data: bytes, session: SessionModel) -> None:
     for line in data.split(b"\n")[:-1]:
         record = _object(line)
-        if record is None:
+        if record is None or record["type"] == "aside":
             continue
         key: Key = record["rootUserId"], record["revisionIndex"]
         session.archive[key] = None
@@ -126,7 +126,7 @@ def _read_archive(data: bytes, session: SessionModel) -> None:
             messages: Branch = record["messages"]
             for message in messages:
                 message.pop("type", None)
-            session.archive[key] = messages
+            session.archive[key] = session.stored[key] = messages
             session.places.pop(key, None)
             if "followsMessageId" in record:
                 session.places[key] = record["followsMessageId"]

@@ -33,6 +33,8 @@ class SessionModel:
         The ids in it are the host's own, and are not known before somebody has looked.
     places : dict
         Behind which message a stored branch stood, None for the beginning; where it is known.
+    stored : dict
+        The last stored content of each branch, also of one that is the end since.
     damaged : int
         Lines that say nothing and have a position all the same.
     """
@@ -43,6 +45,7 @@ class SessionModel:
     archive: dict[Key, Branch | None] = field(default_factory=dict)
     is_fork: bool = False
     places: dict[Key, str | None] = field(default_factory=dict)
+    stored: dict[Key, Branch] = field(default_factory=dict)
     damaged: int = 0
 
     # -- looking ----------------------------------------------------------------------
@@ -100,7 +103,7 @@ class SessionModel:
                 stored = [i for name, i in self.archive if name == family]
                 free = max([0, *stored, stamp_of(first, 1) or 0]) + 1
                 index = same[0][1] if same else free
-            self._store((family, index), at)
+            self._store((family, index), at, live=False)
         self.keep(self.messages[:at])
 
     def replace(self, messages: Branch) -> None:
@@ -125,8 +128,7 @@ class SessionModel:
                 index = old
             if old is not None and old != index and self._is_live((family, old)):
                 self._store((family, old), at)
-        self._store((family, index), at)
-        self.archive[family, index] = branch
+        self._put((family, index), branch, self._behind(at))
         self._stamp(at, family, index, index if active else old)
 
     def save_active(self) -> None:
@@ -211,9 +213,32 @@ class SessionModel:
     def _branch(self, at: int) -> Branch:
         return copy.deepcopy(self.messages[at:])
 
-    def _store(self, key: Key, at: int) -> None:
-        self.archive[key] = self._branch(at)
-        self.places[key] = self.messages[at - 1]["id"] if at else None
+    def _behind(self, at: int) -> str | None:
+        return self.messages[at - 1]["id"] if at else None
+
+    def _put(self, key: Key, branch: Branch, *places: str | None) -> None:
+        self.archive[key] = self.stored[key] = branch
+        self.places.pop(key, None)
+        for place in places:
+            self.places[key] = place
+
+    def _store(self, key: Key, at: int, *, live: bool = True) -> None:
+        """Store the messages from one on; what would be lost of the stored ones is kept apart."""
+        branch, places = self._branch(at), [self._behind(at)]
+        old = self.stored.get(key, [])
+        old_places = [self.places[key]] if key in self.places else []
+        shown = {m["id"] for m in self.messages}
+        front = [m for m in old[: _own(old, key[0]) or 0] if m["id"] not in shown]
+        if live and front:
+            branch, places = [*front, *branch], old_places
+        there = shown | {m["id"] for m in branch}
+        others = [v for k, v in self.archive.items() if k[0] == key[0] and k != key]
+        if any(m["id"] not in there for m in old) and old not in others:
+            root = self.root(key[0])
+            if root is not None and self.messages[root]["role"] != "user":
+                root = None
+            self._put((key[0], self.next_free(key[0], root)), old, *old_places)
+        self._put(key, branch, *places)
 
     def _place(self, key: Key) -> int:
         """Return where a branch goes whose root was cut."""

@@ -153,6 +153,7 @@ def _apply(kind: str, session: SessionModel, more: dict[str, Any]) -> None:
         session.activate(more["family"], more["index"])
     elif kind == "delete revision":
         del session.archive[more["family"], more["index"]]
+        session.stored.pop((more["family"], more["index"]), None)
     else:
         raise AssertionError(kind)
 
